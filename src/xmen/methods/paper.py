@@ -403,7 +403,7 @@ class PaperRun(Run[PaperState]):
         self.delta, self.failure = method.accuracy(self.max_iter)
         if method.start is not None and len(method.start) != features.d:
             raise EngineError(f"start has {len(method.start)} numbers, and there are {features.d} features: one each.")
-        self.factor = gradient_factor(self.delta, self.weighted)
+        self.factor = self.delta**2 if self.weighted else self.delta  # c, within which E_P[f] is known
         # A gradient step in the basis B moves theta by B B^T times the gradient.
         basis, root = self.bounds.basis, np.sqrt(self.l2) / self.bounds.span
         self.metric = None if basis is None else basis @ basis.T
@@ -618,11 +618,6 @@ def _smoothness_by_sums(plain: Bounds, proposal: Proposal) -> float:
     least, most = proposal.range_of(proposal.features.table(unit), 0.0)
     lows = float(unit @ plain.low)
     return min(plain.smoothness, (most - lows) / 2.0, (np.count_nonzero(varies) - (least - lows)) / 2.0)
-
-
-def gradient_factor(delta: float, weighted: bool) -> float:
-    """c, the factor within which E_P[f] is known: delta^2 with importance weights, delta without."""
-    return delta**2 if weighted else delta
 
 
 def largest_step(factor: float, smoothness: float) -> float:
