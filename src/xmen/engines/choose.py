@@ -101,10 +101,8 @@ class Chooser:
 
     def _require_horizon(self, what: str) -> None:
         if self.law.world.unbounded:
-            raise EngineError(
-                f"{what} needs a horizon, and this task has none: network.task(start, goal, horizon=...). Without a "
-                "horizon the exact and the reject engine answer, with discount = 1."
-            )
+            hint = "Without a horizon the exact and the reject engine answer, with discount = 1."
+            raise EngineError(f"{what} needs a horizon, which this task lacks: network.task(..., horizon=...). {hint}")
 
     @cached_property
     def relaxation(self) -> Relaxation:

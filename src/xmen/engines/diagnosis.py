@@ -323,17 +323,11 @@ def smallest_conflict(suspects: list[int], can_hold: Callable[[list[int]], bool]
 
 def _world_alone(world: MDP) -> str:
     if not world.has_terminal:
-        return (
-            f"this world has no trajectory of exactly {world.horizon} actions, with or without constraints: every "
-            "way runs into a state without available actions. Add transitions, or lower the horizon."
-        )
+        none = f"this world has no trajectory of exactly {world.horizon} actions, with or without constraints"
+        return f"{none}: every way runs into a state without available actions. Add transitions, or lower the horizon."
     distance = int(distance_to(world.terminal, world.source, world.target)[world.start > 0].min())
     if distance >= UNREACHABLE:
-        return (
-            "no terminal state can be reached from the start, with or without constraints. "
-            "Check the walls, the transitions and the terminal states."
-        )
-    return (
-        f"the nearest terminal state is {distance} actions away, but the horizon is {world.horizon}, with or without "
-        f"constraints. Raise the horizon to {distance} or more."
-    )
+        none = "no terminal state can be reached from the start, with or without constraints"
+        return f"{none}. Check the walls, the transitions and the terminal states."
+    far = f"the nearest terminal state is {distance} actions away, but the horizon is {world.horizon}"
+    return f"{far}, with or without constraints. Raise the horizon to {distance} or more."

@@ -181,10 +181,8 @@ class Distribution(ABC):
 
         EngineError where the engine does not search, as engine="xor" does not, or searches too long, as "reject" may.
         """
-        raise EngineError(
-            f"the {self.engine} engine does not search for the most likely trajectories: engine='exact' does; draw "
-            "samples and keep the best for good ones."
-        )
+        what = f"the {self.engine} engine does not search for the most likely trajectories"
+        raise EngineError(f"{what}: engine='exact' does; draw samples and keep the best for good ones.")
 
     @overload
     def probability(self, rules: Rules, return_std: Literal[False] = ..., n: int = ..., seed: Seed = ...) -> float: ...
@@ -286,9 +284,8 @@ class Distribution(ABC):
         """
         if not isinstance(self.reward, LinearReward):
             kind = type(self.reward).__name__
-            raise RewardError(
-                f"expected_features needs a LinearReward; got {kind}. Contract visits() with yours instead."
-            )
+            what = f"expected_features needs a LinearReward(features, weights); this distribution has {kind}"
+            raise RewardError(f"{what}. Contract visits() with your features instead.")
         return np.asarray(np.einsum("sa,sad->d", self.visits(), self.reward.features))
 
     def _repr_html_(self) -> str:

@@ -457,10 +457,8 @@ class Learner(Estimator, ABC):
 
         Parameters
         ----------
-        demos
-            Trajectories, of the fit or others.
-        sample_weight
-            One weight per trajectory.
+        demos, sample_weight
+            Trajectories, of the fit or others, and one weight for each.
 
         Returns
         -------
@@ -664,11 +662,9 @@ class GradientLearner(Learner):
         """Refuse a reward that cannot be trained in this world, or not beside features."""
         if not isinstance(reward, NeuralReward):
             is_module = hasattr(reward, "parameters") and hasattr(reward, "forward")
-            raise RewardError(
-                "reward takes a network to be trained, a NeuralReward, ConvReward or FeatureReward; got "
-                f"{type(reward).__name__}. "
-                + ("Write NeuralReward(module, inputs)." if is_module else "For a linear reward give features.")
-            )
+            hint = "Write NeuralReward(module, inputs)." if is_module else "For a linear reward give features."
+            known = "a network to be trained, a NeuralReward, ConvReward or FeatureReward"
+            raise RewardError(f"reward takes {known}; got {type(reward).__name__}. {hint}")
         if self.features is not None:
             why = "features are for a linear reward, and a reward by a network has its own inputs"
             raise EngineError(f"features and reward are both given: {why}. Leave out features or reward={reward!r}.")

@@ -195,10 +195,9 @@ class Summary:
         if uses is None or others is None or len(uses) != len(others):  # a trip may be written down in two networks
             uses = others = np.zeros(0)
         if not np.allclose(uses, others, rtol=1e-6, atol=1e-9):
-            raise EngineError(
-                f"a likelihood ratio compares fits to the same demonstrations; these are {self.n_demonstrations} each, "
-                f"but others, or weighted otherwise: with {uses.sum():.4g} moves on average, and {others.sum():.4g}."
-            )
+            both = f"with {uses.sum():.4g} moves on average, and {others.sum():.4g}"
+            what = f"these are {self.n_demonstrations} each, but others, or weighted otherwise: {both}"
+            raise EngineError(f"a likelihood ratio compares fits to the same demonstrations; {what}.")
         freedom = self.n_free - restricted.n_free
         if freedom < 1:
             both = f"the restricted model learned {restricted.n_free} weights and this one {self.n_free}"

@@ -263,10 +263,9 @@ class MaximumEntropy(GradientLearner):
         if not isinstance(self.reward_, LinearReward):
             raise EngineError(f"{name} is of linear weights; this reward is a {type(self.reward_).__name__}.")
         if isinstance(self.world, Network) or self.given is not None:
-            raise EngineError(
-                f"{name} shares one product among its fits, and here each of them has other tasks: fit(demos, "
-                "sample_weight=counts) fits one of them, and summary() has robust standard errors."
-            )
+            what = f"{name} shares one product among its fits, and here each of them has other tasks"
+            other = "fit(demos, sample_weight=counts) fits one of them, and summary() has robust standard errors"
+            raise EngineError(f"{what}: {other}.")
         found = vars(self).get("_fitted_on") if demos is None else self._gather(demos, sample_weight)
         if found is None:
             raise NotFittedError(f"the demonstrations of this model are not at hand: give {call}.")

@@ -132,10 +132,8 @@ class Decision:
 
     def __str__(self) -> str:
         number = max(1, math.ceil(self.more))
-        return (
-            f"{self.rule} would gain {self.gain:.3f} nats: about {number:,} more demonstration"
-            f"{'s' if number > 1 else ''} that keep it would decide for it, and one that breaks it against it."
-        )
+        more = f"about {number:,} more demonstration{'s' if number > 1 else ''} that keep it would decide for it"
+        return f"{self.rule} would gain {self.gain:.3f} nats: {more}, and one that breaks it against it."
 
 
 def decisions(report: Report, model: XMEN, rules: Constraint | None, most: int) -> Iterator[Decision]:
