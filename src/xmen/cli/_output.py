@@ -48,10 +48,7 @@ def print_table(
     console: Console | None = None,
     **style: Any,
 ) -> None:
-    """A table that fits the terminal, under a title of any length; long cells are folded, columns of numbers flush.
-
-    Of more rows than `most` the first are shown, and the title says so.
-    """
+    """A table that fits the terminal, under a title of any length; of more rows than `most` the first, as it says."""
     rows = list(rows)
     if most is not None and len(rows) > most:
         title += f" (the first {most}, {len(rows) - most} more: see --json)"

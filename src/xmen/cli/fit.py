@@ -30,10 +30,7 @@ MOST_SHOWN = 12  # weights printed; --json has all of them
 def run_fit(
     path: Path, demos: Path | None, out: Path | None, learner: str, force: bool, as_json: bool, **asked: Any
 ) -> int:
-    """Learn, save, and report; `asked` are settings of the learner, None where they were not given.
-
-    The exit code is 130 after Ctrl-C, with the model saved all the same.
-    """
+    """Learn, save and report, also after Ctrl-C (exit code 130); `asked`: the learner's settings, None if not given."""
     drop_invalid, others = asked.pop("drop_invalid"), asked.pop("others")
     asked |= {"validity": read_promise(asked["validity"]), **read_others(others)}
     check_asked(learner, asked)

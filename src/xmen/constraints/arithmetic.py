@@ -85,14 +85,9 @@ class TotalTerm(Term):
     weights: tuple[Any, ...]  # integers, or one row of integers per state
 
     @property
-    def per_action(self) -> bool:
-        """Whether the weights are per state and action."""
-        return isinstance(self.weights[0], tuple)
-
-    @property
     def bounds(self) -> tuple[int, int]:
         least, most = int(self._table.min()), int(self._table.max())
-        return (min(least, 0), max(most, 0)) if self.per_action else (least, most)
+        return (min(least, 0), max(most, 0)) if self._table.ndim == 2 else (least, most)
 
     @cached_property
     def _table(self) -> Ints:
@@ -104,7 +99,7 @@ class TotalTerm(Term):
             if numbers.size and numbers.max() >= size:
                 has = f"weights for {size} {what.split()[1]}s (0 .. {size - 1})"
                 raise TrajectoryError(f"total(weights) has {has}, but the trajectory {what} {numbers.max()}.")
-        if not self.per_action:
+        if table.ndim == 1:
             return table[states]
         return np.where(actions == NO_ACTION, 0, table[states, actions])
 
@@ -124,8 +119,7 @@ class TotalTerm(Term):
         return ""
 
     def __str__(self) -> str:
-        rows = [list(row) for row in self.weights] if self.per_action else list(self.weights)
-        return f"total({rows})"
+        return f"total({self._table.tolist()})"
 
 
 def _hint(shape: tuple[int, ...], world: MDP) -> str:

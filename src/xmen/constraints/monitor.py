@@ -86,10 +86,7 @@ def settle(machine: RowMachine, n_events: int, max_steps: int = MAX_STEPS) -> Ro
 
 
 def _smallest(table: NDArray[np.int64], accepting: NDArray[np.bool_]) -> RowMachine:
-    """Moore's algorithm: split the states by acceptance, then by the classes of their successors.
-
-    `table` has the successors (n, 2**n_events) of all states, and `accepting` (n,) their answers; state 0 is the start.
-    """
+    """Moore's algorithm: split the states (0 is the start) by acceptance, then by the classes of their successors."""
     n_classes, classes = 0, accepting.astype(np.int64)
     while True:
         futures = np.column_stack([classes, classes[table]])

@@ -198,10 +198,7 @@ class ListedMachine(NamedTuple):
 
 
 def list_machine(places: Places, leaf: Leaf, cap: int, required: bool = False) -> ListedMachine | None:
-    """Every row the machine can be in at every station; None past the cap.
-
-    `required`: without rows from which acceptance cannot be reached any more.
-    """
+    """The rows the machine can be in at each station, if `required` those that may still accept; None past the cap."""
     stations = np.unique(places.station).tolist()
     if len(stations) > cap:
         return None  # at every station it is in one row at least

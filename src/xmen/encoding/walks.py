@@ -47,10 +47,7 @@ class Places:
 
 
 def find_places(world: MDP, timed: bool | None = None) -> Places:
-    """The smaller graph that is exact: states at times if `timed`, or None and states alone are not enough.
-
-    They are without cycles, with terminal states, and with a horizon that does not bind.
-    """
+    """States as places where there are ends, no cycles and no binding horizon, else (or if `timed`) states at times."""
     if timed or (timed is None and not (world.acyclic and world.has_terminal)):
         return _timed_places(world)
     # States on some way from a start to a terminal state, whatever the horizon, in topological order.

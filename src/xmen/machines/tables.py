@@ -351,10 +351,7 @@ class CompiledConstraint:
         return np.asarray(judge(answers, *self.program[:3]))
 
     def check(self, walks: Walks) -> NDArray[np.bool_]:
-        """Whether each trajectory is valid, by running every machine over it from its start.
-
-        Independent of the product: only states, actions and the machines' tables are used.
-        """
+        """Whether each trajectory is valid: every machine runs over it from its start, independently of the product."""
         answers = np.ones((len(walks), len(self.tables)), dtype=np.bool_)
         left = np.arange(len(walks))
         for i in sorted(range(len(self.tables)), key=lambda i: i not in self._required):

@@ -38,10 +38,7 @@ STEPS = 10_000_000  # bits after which the clock is read, about every tenth of a
 
 
 class ListedOracle:
-    """All models are given, as rows of hash bits (N, n_hash), each once.
-
-    formula: names the hash variables (the columns, in order); its clauses are not looked at. None: variables 1 .. n.
-    """
+    """All models, as rows of hash bits (N, n_hash), each once; of the formula only the hash variables are looked at."""
 
     name: str = "listed"
     _levels: tuple[Indices, int, int] | None = None

@@ -25,12 +25,9 @@ Columns: TypeAlias = NDArray[np.int32]
 
 @dataclass(frozen=True)
 class Program:
-    """Find whole x with lower <= x <= upper, A x >= b in the first rows and A x = b in the last n_equal ones.
+    """Find whole x with lower <= x <= upper, A x >= b in the first rows and A x = b in the last n_equal ones."""
 
-    Column v - 1 is variable v; the columns after the formula's variables belong to the parities.
-    """
-
-    matrix: scipy.sparse.csr_matrix
+    matrix: scipy.sparse.csr_matrix  # column v - 1 is variable v; those after the formula's belong to the parities
     rhs: Floats
     n_equal: int
     lower: Floats

@@ -70,15 +70,12 @@ THRESHOLD = 0.25  # of what a hash bit costs a solver, for one more comparison o
 
 @dataclass(frozen=True)
 class PawsPlan:
-    """Settings of PAWS and what they guarantee; `solve` chooses those that are left out.
-
-    log_span is log w_max - log w_min: the levels are the fewest that reach below w_min.
-    """
+    """Settings of PAWS and what they guarantee; `solve` chooses those that are left out."""
 
     bits_per_level: int  # b
     pivot: int  # P
     extra: int  # alpha
-    log_span: float
+    log_span: float  # log w_max - log w_min: the levels are the fewest that reach below w_min
     failure: float
     n_hash: int  # before the embedding
     rounding: float = 0.0
