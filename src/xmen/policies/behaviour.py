@@ -211,14 +211,12 @@ class Behaviour:
     @cached_property
     def start_values(self) -> Floats:
         """V_0 of each of the product's start nodes."""
-        values: Floats = self.layer(0).value[self.game.product.starts]
-        return values
+        return np.asarray(self.layer(0).value[self.game.product.starts])
 
     @cached_property
     def start_chances(self) -> Floats:
         """The probability of keeping every rule, from each of the product's start nodes."""
-        chances: Floats = self.chance(0, self.game.product.starts).astype(np.float64)
-        return chances
+        return np.asarray(self.chance(0, self.game.product.starts), dtype=np.float64)
 
     def occupancy(self, starts: Floats, with_entropy: bool = False, discount: float | None = None) -> Occupancy:
         """What happens from start nodes with these probabilities; uses are counted with the reward's own discount."""

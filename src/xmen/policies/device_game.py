@@ -69,16 +69,14 @@ class DeviceGame(Game):
         return torch.as_tensor(values, device=self.device)
 
     def on_host(self, values: Tensor) -> NDArray[Any]:
-        numbers: NDArray[Any] = values.cpu().numpy()
-        return numbers
+        return np.asarray(values.cpu().numpy())
 
     def rewards(self, table: Floats) -> Tensor:
         return self.array(table).reshape(-1)[self._pair]
 
     def visits(self, used: Tensor) -> Floats:
         order, ends = self._by_pair
-        found: Floats = self.on_host(row_sums(used[order][:, None], ends))
-        return found.reshape(self.product.world.n_states, -1)
+        return self.on_host(row_sums(used[order][:, None], ends)).reshape(self.product.world.n_states, -1)
 
     # --- backwards -------------------------------------------------------------------------------------------------
 

@@ -206,8 +206,7 @@ class Game:
 
     def on_host(self, values: Numbers) -> NDArray[Any]:
         """All numbers, on the host."""
-        numbers: NDArray[Any] = values
-        return numbers
+        return np.asarray(values)
 
     def rewards(self, table: Floats) -> Numbers:
         """The reward of each choice, from a table (n_states, n_actions)."""

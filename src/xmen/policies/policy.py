@@ -223,8 +223,7 @@ class Policy(Tracker):
         """Expected number of positions at each state, without discount, shape (n_states,)."""
         game, found = self._game, self.behaviour.occupancy(self._game.start_probability, discount=1.0)
         ended = np.bincount(self._product.state, game.on_host(found.ended + found.here), minlength=self.world.n_states)
-        visits: Floats = game.visits(found.used).sum(axis=1) + ended
-        return visits
+        return np.asarray(game.visits(found.used).sum(axis=1) + ended)
 
     def mode(self) -> Trajectory:
         """The likeliest episode, by the policy's choices and the world's chances; it may be one that fails."""
@@ -480,29 +479,26 @@ class Shield(Tracker):
             def __init__(self, env: Any, shield: Shield, seed: Seed) -> None:
                 super().__init__(env)
                 self.shield, self._draws = shield, generator(seed)
-                self._observation: Any = None
 
             def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
                 if seed is not None:
                     self._draws = generator(seed)
                 observation, info = self.env.reset(seed=seed, options=options)
                 self.shield.reset(observation)
-                self._observation = observation
-                return observation, {**info, "action_mask": self._mask(), "shielded": False}
+                return observation, self._shown(info, observation, shielded=False)
 
             def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
                 self.shield._due()
-                allowed = np.flatnonzero(self._mask())
+                allowed = np.flatnonzero(self._mask)
                 done = int(action) if int(action) in allowed else int(self._draws.choice(allowed))
                 observation, reward, terminated, truncated, info = self.env.step(done)
                 self.shield.step(done, observation)
-                self._observation = observation
                 over = truncated or (self.shield.done and not terminated)
-                shown = {**info, "action_mask": self._mask(), "shielded": done != int(action)}
-                return observation, reward, terminated, over, shown
+                return observation, reward, terminated, over, self._shown(info, observation, done != int(action))
 
-            def _mask(self) -> Any:
-                return self.shield.mask(self._observation).astype(np.int8)
+            def _shown(self, info: dict[str, Any], observation: Any, shielded: bool) -> dict[str, Any]:
+                self._mask = self.shield.mask(observation)
+                return {**info, "action_mask": self._mask.astype(np.int8), "shielded": shielded}
 
         return ShieldedEnv(env, self, seed)
 

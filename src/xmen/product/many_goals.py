@@ -258,22 +258,23 @@ class System:
         log_z = np.full(len(origin), np.nan)
         log_z[sure] = np.log(at_origin[sure])
         left = [batch.states[k] for k in np.flatnonzero(~certain).tolist()]
-        flows = np.zeros(len(self.product.edge))
+        through = np.zeros(len(self.product.edge))
         if weights is not None and sure.any():
             q = np.zeros_like(z)
             q[origin, column] = np.divide(weights[batch.whole], at_origin, out=np.zeros(len(origin)), where=sure)
             x = reached.flow(q.copy())
             if left:
                 x[:, ~certain], z[:, ~certain] = 0.0, 0.0
-            flows, missed = reached.flows(x, q)
+            asked = *self.product.incoming, self.weight, x, q, z, reached.column, FLOOR
+            through, missed = flows(*asked)
             total = np.bincount(column, weights[batch.whole], minlength=len(batch.states)).astype(np.float64)
             unsure = certain & ~reached.trusted(missed, total)
             if unsure.any():
                 x[:, unsure] = 0.0
-                flows, _ = reached.flows(x, q)
+                through, _ = flows(*asked)
                 log_z[unsure[column]] = np.nan
                 left += [batch.states[k] for k in np.flatnonzero(unsure).tolist()]
-        return Solved(log_z, flows, left)
+        return Solved(log_z, through, left)
 
 
 class _Met(NamedTuple):
@@ -299,10 +300,10 @@ class Reached:
         product, self._system = system.product, system
         column = np.full(product.world.n_states, -1)
         column[batch.states] = np.arange(len(batch.states))
-        self._column = column[product.state]  # whose goal each node is, -1: of none
+        self.column = column[product.state]  # whose goal each node is, -1: of none
         self._met: dict[int, _Met] = {}
         for level in system.factor.levels:
-            owner = self._column[level.begin : level.end]
+            owner = self.column[level.begin : level.end]
             rows = np.flatnonzero(owner >= 0)
             if len(rows):
                 rows = rows[np.argsort(owner[rows], kind="stable")]
@@ -316,7 +317,7 @@ class Reached:
         self._measured, self._longest = False, np.full(len(batch.states), np.inf)
         if system.gap > 0.0:
             self._longest[:] = (1.0 + system.spread + np.log(most / least)) / system.gap
-        missed: Floats = residual(*system.graph, z, self._column, FLOOR)
+        missed: Floats = residual(*system.graph, z, self.column, FLOOR)
         # Weights are rounded, and lost below the smallest double.
         self.certain = self.trusted(missed + EPSILON + most * SMALLEST_DOUBLE / FLOOR, 1.0)
         at_origin = z[system.origin[batch.whole], batch.goal_of]
@@ -344,18 +345,12 @@ class Reached:
     def _measure(self) -> Floats:
         """A bound on the expected length of trips to each goal (k,), inf where there may be none."""
         product, z = self._system.product, np.maximum(self.z, FLOOR)
-        w, ends = z.copy(), self._column[:, None] == np.arange(z.shape[1])
+        w, ends = z.copy(), self.column[:, None] == np.arange(z.shape[1])
         self._solve(w, np.zeros(product.n_nodes), blank=False)
         with np.errstate(all="ignore"):
             share = np.where(ends, np.inf, (w - self._system.matrix @ w) / z).min(axis=0, initial=np.inf)
             proved = (share > 0.0) & np.all(ends | (w > 0.0), axis=0)
             return np.where(proved, (w / z).max(axis=0, initial=1.0) / share, np.inf)
-
-    def flows(self, x: Floats, q: Floats) -> tuple[Floats, Floats]:
-        """x(i) z(j) of product edges (E,), summed over goals, and how much each x misses of its equations, in trips."""
-        system = self._system
-        out, missed = flows(*system.product.incoming, system.weight, x, q, self.z, self._column, FLOOR)
-        return out, missed
 
     def flow(self, q: Floats, goal: int | None = None) -> Floats:
         """x from q (n, m), in place: one column for each goal, or as many as you like for one goal."""
