@@ -360,8 +360,7 @@ def follow(game: Game, walks: Walks) -> NDArray[np.int64]:
     edges = walks.as_rows(walks.edges, fill=-1)
     nodes, n_steps = place.take(walks.starts, mode="clip"), min(edges.shape[1], game.horizon)
     taken = follow_edges(product.indptr, product.target, product.edge, nodes, edges, n_steps)
-    choices: NDArray[np.int64] = np.searchsorted(game.first_edge, taken, side="right") - 1
-    return choices
+    return np.asarray(np.searchsorted(game.first_edge, taken, side="right") - 1)
 
 
 def log_probs(behaviour: Behaviour, walks: Walks) -> Floats:
@@ -389,8 +388,7 @@ def likeliest_episode(behaviour: Behaviour) -> tuple[Trajectory, float]:
         shares = behaviour.layer(t).shares
         chances = game.probability[: game.first_edge[len(shares)]]
         with np.errstate(divide="ignore"):
-            logs: Floats = np.repeat(np.log(shares), np.diff(game.first_edge[: len(shares) + 1])) + np.log(chances)
-        return logs
+            return np.repeat(np.log(shares), np.diff(game.first_edge[: len(shares) + 1])) + np.log(chances)
 
     if behaviour.timeless:
         value, taken = best_completions(product, log_weights(0), ended)

@@ -59,8 +59,7 @@ def breaking(behaviour: Behaviour) -> dict[str, float]:
         for row, t in zip(shares, range(actions.start, actions.stop), strict=True):
             made = behaviour.layer(t).shares
             row[: len(made)] = made
-        taken: Floats = np.repeat(shares, n_outcomes, axis=1) * game.probability
-        return taken
+        return np.asarray(np.repeat(shares, n_outcomes, axis=1) * game.probability)
 
     chain = Chain(product, game.start_probability, probability, behaviour.timeless)
     most, given = max(DEFAULT_MAX_NODES, product.n_nodes), (product.world, True, product.compiled.tables)

@@ -121,8 +121,7 @@ def _levels(n_nodes: int, source: NDArray[Any], target: NDArray[Any]) -> NDArray
     pairs = np.unique((a * n_parts + b)[a != b])
     a, b = np.divmod(pairs, max(1, n_parts))
     _, level = topological_order(np.searchsorted(a, np.arange(n_parts + 1)), b)
-    levels: NDArray[np.int64] = level[part].astype(np.int64)
-    return levels
+    return np.asarray(level[part], dtype=np.int64)
 
 
 @dataclass(frozen=True)

@@ -141,8 +141,7 @@ class OpenProduct:
     @cached_property
     def indptr(self) -> NDArray[np.int64]:
         """Where the edges of each node begin (n_nodes + 1,)."""
-        found: NDArray[np.int64] = np.searchsorted(self.source, np.arange(self.n_nodes + 1))
-        return found
+        return np.searchsorted(self.source, np.arange(self.n_nodes + 1))
 
     @cached_property
     def incoming(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
