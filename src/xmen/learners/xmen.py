@@ -560,9 +560,9 @@ def fit_neural(
     ------
     InvalidDemonstrationError
         When a demonstration is not possible or breaks the constraint.
-    RewardError
-        When a setting makes no sense, or the network gives a number that is not finite; the parameters are then those
-        before that step.
+    EngineError, RewardError
+        When a setting makes no sense. RewardError, too, when the network gives a number that is not finite; the
+        parameters are then those before that step.
     """
     training, method = Training(optimiser, learning_rate, n_threads), "exact" if engine == "exact" else "auto"
     answering = EngineSettings(engine, max_nodes, device=device, precision=precision)
