@@ -90,10 +90,7 @@ def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
             with target.open("wb", buffering=0) as stream:
                 stream.write(data)
             return
-        with scratch.open("xb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
+        _write(scratch, data)
         with contextlib.suppress(FileNotFoundError):
             os.chmod(scratch, stat.S_IMODE(target.stat().st_mode))
         os.replace(scratch, target)
@@ -103,6 +100,13 @@ def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
     finally:
         with contextlib.suppress(OSError):
             scratch.unlink()
+
+
+def _write(file: Path, data: bytes) -> None:
+    with file.open("xb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
 
 
 def write_together(target: Path, files_at: FilesAt) -> None:

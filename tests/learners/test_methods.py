@@ -133,7 +133,7 @@ def test_a_warm_start_begins_where_the_last_fit_ended(method):
     np.testing.assert_allclose(model.weights_, best, atol=0.2 if isinstance(method, xm.Cells) else 1e-6)
     assert model.n_iter_ <= max(2, cold // 2)
     model.features = features[:, :, :2]
-    with pytest.raises(xm.EngineError, match="4 of them, and now there are 2"):
+    with pytest.raises(xm.EngineError, match="4 weights, and now there are 2"):
         model.fit(demos)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from xmen.errors import EngineError
 from xmen.options import Options, require_choice, require_number, require_whole
+from xmen.oracles.registry import ORACLE_NAMES
 from xmen.product.graph import DEFAULT_MAX_NODES, Product
 from xmen.rewards.torch_backend import choose_device, require_torch
 from xmen.sampling.space import require_delta, require_failure
@@ -76,8 +77,7 @@ class EngineSettings(Options):
     def __post_init__(self) -> None:
         require_whole("max_nodes", self.max_nodes, least=1, optional=True)
         require_number("cell_size", self.cell_size, above=0.0, below=LARGEST_CELL, optional=True)
-        if not isinstance(self.oracle, str):
-            raise EngineError(f"oracle is a name, such as 'auto' or 'cryptominisat'; got {self.oracle!r:.60}.")
+        require_choice("oracle", self.oracle, ORACLE_NAMES)
         require_number("time_limit", self.time_limit, above=0.0, optional=True)
         if self.device is not None and not (isinstance(self.device, str) and self.device.startswith("cuda:")):
             require_choice("device", self.device, ("auto", "cpu", "cuda"))

@@ -3,11 +3,12 @@
 import importlib
 import importlib.metadata
 
-from xmen.errors import EngineError
+from xmen.options import require_choice
 from xmen.oracles.formula import Formula, Oracle
 from xmen.oracles.killable import KillableOracle
 
-# By name: the module and the class, the distribution to install (None: nothing), whether in a process of its own.
+# By name: the module and the class, the distribution to install (None: nothing), and whether it needs a process of its own
+# because it comes back late from a question or keeps Ctrl-C (`killable`).
 _ORACLES = {
     "listed": ("listed", "ListedOracle", None, False),
     "cryptominisat": ("cryptominisat", "CryptoMiniSatOracle", "pycryptosat", True),
@@ -39,8 +40,7 @@ def installed_oracles() -> dict[str, bool | str]:
 def make_oracle(name: str, formula: Formula, time_limit: float | None = None) -> Oracle:
     """The oracle of that name for the formula; time_limit: seconds for one `solve`, or for one whole enumeration."""
     name = AUTO if name == "auto" else name
-    if name not in _ORACLES:
-        raise EngineError(f"there is no oracle {name!r}: choose one of {', '.join(map(repr, ORACLE_NAMES))}")
+    require_choice("oracle", name, ORACLE_NAMES)
     module, class_name, _, apart = _ORACLES[name]
     made = getattr(importlib.import_module(f"xmen.oracles.{module}"), class_name)
     if name == "listed":
