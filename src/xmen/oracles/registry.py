@@ -7,8 +7,8 @@ from xmen.options import require_choice
 from xmen.oracles.formula import Formula, Oracle
 from xmen.oracles.killable import KillableOracle
 
-# By name: the module and the class, the distribution to install (None: nothing), and whether it needs a process of its own
-# because it comes back late from a question or keeps Ctrl-C (`killable`).
+# By name: the module and the class, the distribution to install (None: nothing), and whether in a process of its own,
+# as for a solver that comes back late or keeps Ctrl-C for itself (`killable`).
 _ORACLES = {
     "listed": ("listed", "ListedOracle", None, False),
     "cryptominisat": ("cryptominisat", "CryptoMiniSatOracle", "pycryptosat", True),
