@@ -250,6 +250,7 @@ def test_what_xor_cannot_answer_names_the_engine_that_can():
     with pytest.raises(xm.EngineError, match="engine='exact'"):
         d.mode()
     assert d.guarantee.delta > 1
+    assert d.guarantee == xm.EngineSettings().guarantee == xm.Xor(delta=1.18).guarantee
     assert d.sample(0) == []
 
 

@@ -125,6 +125,29 @@ def test_training_lowers_the_loss_and_reaches_the_demonstrator(optimiser: object
     assert history[-1].loss < history[0].loss
 
 
+@pytest.mark.parametrize("engine", ["exact", "reject", xm.Xor(oracle="listed")])
+def test_the_engine_that_is_asked_for_finds_the_visits(engine: str | xm.EngineSettings) -> None:
+    grid, rule = task()
+    demos = xm.distribution(grid, rule).sample(20, seed=4)
+    reward = NeuralReward(network(3), inputs(grid))
+    before = reward.table()
+    log_partition = xm.distribution(grid, rule, reward).log_partition()
+    history = fit_neural(grid, rule, reward, demos, engine=engine, n_steps=2, seed=1)
+    mean = np.mean([before[tau.states[:-1], tau.actions].sum() for tau in demos])
+    assert history[0].loss == pytest.approx(log_partition - mean, abs=0.1)
+    assert [sorted(record.details) for record in history] == [[] if engine == "exact" else ["visits_std"]] * 2
+    trained = reward.table()
+    assert fit_neural(grid, rule, reward, demos, n_steps=0) == []
+    assert np.array_equal(reward.table(), trained)
+    assert not np.array_equal(trained, before)
+
+
+def test_a_tensor_of_inputs_is_shared() -> None:
+    x = torch.as_tensor(inputs(task()[0]), dtype=torch.float32)
+    reward = NeuralReward(network(3).float(), x, device="cpu")
+    assert reward.inputs.data_ptr() == reward.copy().inputs.data_ptr() == x.data_ptr()
+
+
 def test_features_are_learned_with_their_weights() -> None:
     grid, rule = task()
     demos = xm.distribution(grid, rule, np.random.default_rng(6).normal(size=(12, 4))).sample(100, seed=4)

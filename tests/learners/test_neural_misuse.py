@@ -111,8 +111,12 @@ def test_bad_settings_and_demonstrations_are_refused() -> None:
         fit_neural(grid, rule, reward, demos, optimiser="adma")
     with pytest.raises(RewardError, match="learning_rate"):
         fit_neural(grid, rule, reward, demos, learning_rate=-1)
-    with pytest.raises(xm.EngineError, match="l2"):
+    with pytest.raises(RewardError, match="l2"):
         fit_neural(grid, rule, reward, demos, l2=-1)
+    with pytest.raises(xm.EngineError, match="n_steps is a whole number, 0 or more"):
+        fit_neural(grid, rule, reward, demos, n_steps=-1)
+    with pytest.raises(xm.EngineError, match="beside engine"):
+        fit_neural(grid, rule, reward, demos, engine=xm.Xor(oracle="listed"), max_nodes=9)
     with pytest.raises(RewardError, match=r"takes a network to be trained, .*; got LinearReward"):
         fit_neural(grid, rule, xm.LinearReward(inputs(grid), np.zeros(3)), demos)
     with pytest.raises(RewardError, match="no parameter that can be trained"):

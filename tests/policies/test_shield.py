@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 
@@ -93,6 +94,16 @@ def test_the_mask_is_all_that_counts() -> None:
         assert not info["shielded"]
         if terminated or truncated:
             break
+
+
+def test_a_shielded_environment_is_pickled() -> None:
+    env = gymnasium.make("FrozenLake-v1", is_slippery=True)
+    rule = xm.never(xm.at(5, 7, 11, 12)).named("no hole")
+    shielded = xm.shield(xm.MDP.from_gymnasium(env, horizon=20), rule, "best").wrap(env, seed=0)
+    shielded.reset(seed=1)
+    again = pickle.loads(pickle.dumps(shielded))
+    for action in (0, 1, 2):
+        assert str(shielded.step(action)) == str(again.step(action))
 
 
 def test_misuse_is_explained() -> None:

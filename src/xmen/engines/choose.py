@@ -291,14 +291,20 @@ def distribution(
     >>> round(np.exp(xm.distribution(grid, None, None).log_partition()))
     265729
     """
-    asked = max_nodes, oracle, cell_size, delta, failure, time_limit, device, precision
-    if isinstance(engine, EngineSettings) and EngineSettings("auto", *asked) != EngineSettings():
-        raise EngineError(f"settings of an engine are given beside engine={engine!r}: give all of them in the record.")
-    settings = engine if isinstance(engine, EngineSettings) else EngineSettings(engine, *asked)
-    rule = as_constraint(constraint)
+    asked = EngineSettings("auto", max_nodes, oracle, cell_size, delta, failure, time_limit, device, precision)
+    rule, settings = as_constraint(constraint), read_engine(engine, asked)
     d = answering(Law(world, rule, reward, discount, given), settings, seed)
     warn_of_idle(rule, world, d.law.compiled.tables)
     return d
+
+
+def read_engine(engine: str | EngineSettings, asked: EngineSettings) -> EngineSettings:
+    """The settings of an engine that is given by name, with what was asked for beside it, or as a record alone."""
+    if not isinstance(engine, EngineSettings):
+        return asked.changed(engine=engine)
+    if asked != EngineSettings():
+        raise EngineError(f"settings of an engine are given beside engine={engine!r}: give all of them in the record.")
+    return engine
 
 
 def answering(law: Law, settings: EngineSettings, seed: Seed = None, at_hand: AtHand | None = None) -> Distribution:

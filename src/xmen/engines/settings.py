@@ -50,6 +50,8 @@ def place_product(product: Product, device: Device, precision: str) -> OnDevice:
 
 
 DEFAULT_CELL_SIZE = 48.0
+DEFAULT_DELTA = 1.18  # below the 2^(1/4) = 1.189 that c = delta^2 <= sqrt 2 needs in the paper's Theorem 4
+DEFAULT_FAILURE = 0.001
 LARGEST_CELL = 1e9  # solutions, more than anyone can list
 DEFAULT_TIME_LIMIT = 60.0  # seconds
 
@@ -99,6 +101,11 @@ class EngineSettings(Options):
     def node_budget(self) -> int:
         """The most nodes that a product may have."""
         return DEFAULT_MAX_NODES if self.max_nodes is None else int(self.max_nodes)
+
+    @property
+    def guarantee(self) -> tuple[float, float]:
+        """delta and failure, with the defaults for what was left out."""
+        return float(self.delta or DEFAULT_DELTA), float(self.failure or DEFAULT_FAILURE)  # neither may be 0
 
 
 def Xor(**settings: Any) -> EngineSettings:

@@ -178,10 +178,6 @@ def _try_to_list(compiled: CompiledConstraint, oracle: str) -> Walks | None:
     return walks
 
 
-DEFAULT_DELTA = 1.18  # below the 2^(1/4) = 1.189 that c = delta^2 <= sqrt 2 needs in the paper's Theorem 4
-DEFAULT_FAILURE = 0.001
-
-
 class XorDistribution(Estimating):
     """Samples from hash cells within `guarantee.delta`; estimates from whole cells with standard errors."""
 
@@ -194,7 +190,7 @@ class XorDistribution(Estimating):
         self.hashed, self.relaxation, self.settings = hashed, relaxation, settings
         self._cell_size = settings.cell_size or DEFAULT_CELL_SIZE
         self.oracle = hashed.oracle.name
-        self.guarantee = Guarantee(float(settings.delta or DEFAULT_DELTA), float(settings.failure or DEFAULT_FAILURE))
+        self.guarantee = Guarantee(*settings.guarantee)
         # Estimates and plans have streams of their own: answers do not depend on the order of questions.
         planning, self._estimate_seed = np.random.SeedSequence(int(self._rng.integers(2**63))).spawn(2)
         self._plan_seed, self._parities_seed = planning.spawn(2)

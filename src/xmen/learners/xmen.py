@@ -10,20 +10,22 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from xmen.constraints.occurrence import never
+from xmen.engines.choose import answering, read_engine
 from xmen.engines.distribution import Seed, as_constraint, generator
 from xmen.engines.settings import EngineSettings
 from xmen.engines.trips import RejectTrips, TripEngine, have_a_way
-from xmen.errors import EngineError, LuckWarning, NotFittedError, ProductTooLargeError, XmenError, notify
+from xmen.errors import EngineError, LuckWarning, NotFittedError, ProductTooLargeError, RewardError, XmenError, notify
 from xmen.events import at
 from xmen.learners.base import Demos, GradientLearner, Progress, Rules, takes_parts
 from xmen.methods.cells import Cells
 from xmen.methods.demonstrations import Demonstrations
 from xmen.methods.exact import Exact
 from xmen.methods.information import refit
+from xmen.methods.likelihood import DistributionLikelihood
 from xmen.methods.neural import NeuralRun, Optimiser, Training
 from xmen.methods.paper import Paper
 from xmen.methods.reject import Reject
-from xmen.methods.runs import DEFAULT_PATIENCE, Method, Run, Task
+from xmen.methods.runs import DEFAULT_PATIENCE, Likelihood, Method, Run, Task
 from xmen.options import Options, listed, require_choice, require_whole
 from xmen.progress import Callback, Record
 from xmen.rewards.linear import Floats, LinearReward
@@ -146,14 +148,14 @@ class MaximumEntropy(GradientLearner):
                 LuckWarning,
             )
         method, run = self._prepare(self._task(demos))
-        answering = self._engine_settings()
-        more = {name: getattr(answering, name) for name in ("max_nodes", "oracle", "time_limit")} | method.chosen()
+        asked = self._engine_settings()
+        more = {name: getattr(asked, name) for name in ("max_nodes", "oracle", "time_limit")} | method.chosen()
         apart = ("engine",) if method.plans_with_max_iter else ("engine", "max_iter")  # the engine answers later
         outcome = self._drive(run, demos, apart, **more, method=method.name)
         self.method_ = method.name
         base = outcome.base
         # Given the start, learning was in a world of the demonstrations' own starts: that one does not answer.
-        if base is not None and base.world is self.world and answering.engine in ("auto", base.engine):
+        if base is not None and base.world is self.world and asked.engine in ("auto", base.engine):
             fitted = base.with_reward(self.reward_)
             fitted.reason = base.reason
             self._answering = self._asked(), fitted
@@ -379,7 +381,11 @@ class MaximumEntropy(GradientLearner):
                 return method.trip_run(task, settings, network)
             if reward is None:
                 return method.run(task, settings)
-            likelihood = method.likelihood(task, settings)
+            if self.in_place:  # the engine that was asked for finds the visits
+                d = answering(task.law(), settings.engine, settings.seed)
+                likelihood: Likelihood = DistributionLikelihood(d, task.demos.visits(task.discount))
+            else:
+                likelihood = method.likelihood(task, settings)
             return NeuralRun(likelihood, reward, self.training or Training(), settings, warn=not self.in_place)
 
         for kind in kinds[:-1] if chosen is None else ():
@@ -522,7 +528,7 @@ def fit_neural(
     l2: float = 0.0,
     callback: Callback | None = None,
     seed: int | None = None,
-    engine: str = "auto",
+    engine: str | EngineSettings = "auto",
     max_nodes: int | None = None,
     n_threads: int | None = 1,
     validation: Demos | None = None,
@@ -547,7 +553,9 @@ def fit_neural(
         The largest number of steps.
     seed
         With a seed, two runs from the same parameters give the same result.
-    world, constraint, discount, l2, engine, max_nodes, device, precision, validation, callback, patience
+    engine, max_nodes, device, precision
+        What finds the visits, as for `xm.distribution`.
+    world, constraint, discount, l2, validation, callback, patience
         As for `XMEN`; the network ends as it was where the validation loss was least.
 
     Returns
@@ -564,10 +572,13 @@ def fit_neural(
         When a setting makes no sense. RewardError, too, when the network gives a number that is not finite; the
         parameters are then those before that step.
     """
-    training, method = Training(optimiser, learning_rate, n_threads), "exact" if engine == "exact" else "auto"
-    answering = EngineSettings(engine, max_nodes, device=device, precision=precision)
-    watching = Progress(callback=callback, patience=patience)
-    problem = world, constraint, None, discount, method, answering, seed
+    if not (isinstance(l2, int | float | np.number) and np.isfinite(l2) and l2 >= 0):
+        raise RewardError(f"l2 is a number, 0 or more; got {l2!r}.")
+    if not require_whole("n_steps", n_steps, least=0):
+        return []
+    training, watching = Training(optimiser, learning_rate, n_threads), Progress(callback=callback, patience=patience)
+    settings = read_engine(engine, EngineSettings("auto", max_nodes, device=device, precision=precision))
+    problem = world, constraint, None, discount, "auto", settings, seed
     learner = XMEN(*problem, reward, training, l2, n_steps, 0.0, validation=validation, progress=watching)
     learner.in_place = True
     learner._check_neural(reward)

@@ -4,7 +4,7 @@ import operator
 from collections.abc import Iterable
 from functools import cached_property, partial
 from os import PathLike
-from typing import Any, SupportsFloat
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -473,32 +473,7 @@ class Shield(Tracker):
         where the shield's world ends them.
         """
         extra_module("gymnasium", "shield.wrap")
-        import gymnasium  # an extra, which a shield by itself does not need
-
-        class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
-            def __init__(self, env: Any, shield: Shield, seed: Seed) -> None:
-                super().__init__(env)
-                self.shield, self._draws = shield, generator(seed)
-
-            def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
-                if seed is not None:
-                    self._draws = generator(seed)
-                observation, info = self.env.reset(seed=seed, options=options)
-                self.shield.reset(observation)
-                return observation, self._shown(info, observation, shielded=False)
-
-            def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
-                self.shield._due()
-                allowed = np.flatnonzero(self._mask)
-                done = int(action) if int(action) in allowed else int(self._draws.choice(allowed))
-                observation, reward, terminated, truncated, info = self.env.step(done)
-                self.shield.step(done, observation)
-                over = truncated or (self.shield.done and not terminated)
-                return observation, reward, terminated, over, self._shown(info, observation, done != int(action))
-
-            def _shown(self, info: dict[str, Any], observation: Any, shielded: bool) -> dict[str, Any]:
-                self._mask = self.shield.mask(observation)
-                return {**info, "action_mask": self._mask.astype(np.int8), "shielded": shielded}
+        from xmen.policies.shielded import ShieldedEnv  # an extra, which a shield by itself does not need
 
         return ShieldedEnv(env, self, seed)
 

@@ -95,7 +95,8 @@ class NeuralReward:
         given = real_array(as_floats(inputs) if isinstance(inputs, torch.Tensor) else inputs, "inputs")
         if isinstance(inputs, torch.Tensor) and not inputs.is_floating_point():
             dtype = inputs.dtype  # whole numbers stay whole, for embeddings
-        self.inputs = torch.as_tensor(given, dtype=dtype, device=self.device)
+        held = inputs.detach() if isinstance(inputs, torch.Tensor) else given  # one that fits is shared, not copied
+        self.inputs = torch.as_tensor(held, dtype=dtype, device=self.device)
 
     def table(self) -> Floats:
         """The reward of every state and action.
