@@ -124,7 +124,7 @@ def flow_formula(grid: xm.GridWorld) -> Formula:
     encoding = Encoding(grid, None)
     places = encoding.places
     return Formula(
-        encoding.formula.n_variables, encoding.formula.clauses, tuple(encoding.path.used[: len(places.edge)])
+        encoding.formula.n_variables, encoding.formula.clauses, tuple(encoding.walk.used[: len(places.edge)])
     )
 
 
