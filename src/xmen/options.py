@@ -31,7 +31,7 @@ class Options:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def changed(self, **choices: Any) -> Self:
-        """The same with some fields changed, and checked again."""
+        """A copy with some fields changed, and checked again."""
         known = [field.name for field in fields(self)]
         for name in choices:
             if name not in known:

@@ -118,7 +118,7 @@ class Constraint(Operand, ABC):
         """The Python spelling without the name."""
 
     def named(self, name: str) -> Self:
-        """The same constraint under a name of your own, which messages will use.
+        """This constraint under a name of your own, which messages will use.
 
         Parameters
         ----------
@@ -533,11 +533,11 @@ class Leaf(Constraint):
         return None
 
     def advance(self, state: Hashable, symbol: int) -> Hashable:
-        """`step`, for any state: the sure states absorb."""
+        """The next state from any state: sure ones stay as they are."""
         return state if isinstance(state, Sure) else self.step(state, symbol)
 
     def final(self, state: Hashable) -> bool:
-        """`accepting`, for any state."""
+        """Whether a trajectory may end in a state, sure ones included."""
         return state is Sure.HOLDS if isinstance(state, Sure) else self.accepting(state)
 
     def run(self, trajectory: Trajectory) -> NDArray[np.int64]:

@@ -174,7 +174,7 @@ def feasible_product(compiled: CompiledConstraint, max_nodes: int, at_hand: AtHa
 
 
 def explain_conflict(world: MDP, parts: Parts, max_nodes: int, suspects: list[int] | None = None) -> InfeasibleError:
-    """`explain_infeasible` by products of smaller and smaller sets of constraints."""
+    """The error that names a minimal conflict, found by products of smaller and smaller sets of constraints."""
 
     def can_hold(kept: list[int]) -> bool:
         return multiply(world, conjunction([parts[i][1] for i in kept]), max_nodes).feasible()

@@ -247,7 +247,7 @@ class Distribution(ABC):
         return self.acceptance_or_less(0.0)
 
     def acceptance_or_less(self, least: float) -> float:
-        """`acceptance`, with less care where it is below `least`."""
+        """The acceptance, measured with less care where it is below `least`."""
         return 1.0
 
     def sizes(self) -> dict[str, Any]:

@@ -159,7 +159,7 @@ class RejectDistribution(Estimating):
         return self._sums[1] / self._sums[0]
 
     def acceptance_or_less(self, least: float) -> float:
-        """`acceptance`; or, where a few draws show that it is below `least`, what they show."""
+        """The acceptance; or what a few draws show, where they show that it is below `least`."""
         n_drawn = n_accepted = 0
         for _, valid in self.checked(np.random.default_rng(self._estimate_seed)):
             n_drawn, n_accepted = n_drawn + len(valid), n_accepted + int(valid.sum())

@@ -340,7 +340,7 @@ class RejectTrips:
         return TripValue(known.log_z + np.log(n_valid / n), visits)
 
     def _tried(self, reward: Floats, wanted: NDArray[np.int64] | int, rng: np.random.Generator) -> Iterator[Checked]:
-        """`_checked`, and again for pairs of which few were valid; an error where that does not help."""
+        """Checked draws, and more of them for pairs of which few were valid; an error where that does not help."""
         counts, few = np.zeros((2, self.engine.n_pairs), dtype=np.int64), np.ones(self.engine.n_pairs, dtype=np.bool_)
         for times, enough in TRIES:
             now = wanted if times == 1 else times * np.maximum(wanted, FEW)

@@ -262,7 +262,7 @@ def run(book: Notebook) -> None:
 
 
 def four_moves(book: Notebook) -> None:
-    """The same map with moves back: here ways differ in length."""
+    """The map with moves back, where ways differ in length."""
     task = choke_task(book.seed, ("up", "right", "down", "left"), horizon=LONGEST)
     shortest = (xm.length() == shortest_length(task) + 1).named("as short as possible")
     rows, fitted = [], {name: task.fit(name, Effort(l2=FOUR_MOVES_L2), book.seed) for name in ("exact", "maxent")}
@@ -361,7 +361,7 @@ def equal_time(book: Notebook, task: HumanTask, chosen: Mapping[str, Effort]) ->
 
 
 def drawings(book: Notebook) -> None:
-    """The same pipeline on people's paths around a round obstacle, held out one at a time."""
+    """The experiment on people's paths around a round obstacle, held out one at a time."""
     assert book.data is not None
     with book.stage("drawings: read and discretise"):
         task = drawn_task(book.data)

@@ -256,7 +256,7 @@ class DrawnLoss:
         return np.asarray(p * scale[draws.batch])
 
     def seen(self, weights: Floats) -> float:
-        """`sizes` of all batches together: n draws shared by parts as n * `parts` would be worth n.
+        """The number of independent draws that all batches are worth, shared among parts as `parts` says.
 
         A part that was read as a whole has no noise, and asks for none.
         """

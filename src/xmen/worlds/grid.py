@@ -196,12 +196,12 @@ class GridWorld(MDP):
 
     @property
     def given_start(self) -> Cell | tuple[Cell, ...]:
-        """`start` as the grid is made with it again."""
+        """The argument `start` that makes this grid again."""
         return self.start_cells if len(self.start_cells) > 1 else self.start_cells[0]
 
     @property
     def given_goal(self) -> Cell | tuple[Cell, ...] | None:
-        """`goal` as the grid is made with it again."""
+        """The argument `goal` that makes this grid again."""
         return self.goal_cells if len(self.goal_cells) > 1 else self.goal_cell
 
     def state(self, cell: Cell) -> int:
