@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -19,6 +20,16 @@ for locator in CacheImpl._locator_classes:  # what a read-only file system does 
 import xmen as xm
 from xmen.product import graph, sweeps
 print(xm.visit(xm.at(1)).accepts(xm.Trajectory([0, 1], [0])))
+"""
+
+
+FIT = """
+import xmen as xm
+grid = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), moves=("up", "right"), slip=0.1, horizon=5)
+rule = xm.count(grid.at((1, 1), (0, 2))) <= 1
+demos = xm.distribution(grid, rule, discount=0.9, seed=0).sample(20)
+model = xm.XMEN(grid, rule, discount=0.9, l2=0.1).fit(demos)
+print(demos[:3], model.weights_.round(9).tolist(), xm.distribution(grid, rule, engine="xor", seed=1).sample(2))
 """
 
 
@@ -46,3 +57,15 @@ def test_a_disk_that_fills_up(monkeypatch, error, tmp_path):
     monkeypatch.setattr(CompileResultCacheImpl, "reduce", refuse)
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     assert compiled(double)(21) == 42
+
+
+@pytest.mark.system
+def test_without_the_compiler_answers_are_the_same():
+    """As people debug: NUMBA_DISABLE_JIT=1."""
+    told = [
+        subprocess.run(
+            [sys.executable, "-c", FIT], capture_output=True, text=True, env={**os.environ, **more}, check=True
+        )
+        for more in ({}, {"NUMBA_DISABLE_JIT": "1"})
+    ]
+    assert told[0].stdout == told[1].stdout != ""

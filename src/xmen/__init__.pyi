@@ -62,10 +62,14 @@ from .methods.paper import Paper as Paper
 from .methods.reject import Reject as Reject
 from .errors import (
     ConvergenceWarning as ConvergenceWarning,
+    CostsWarning as CostsWarning,
     GuaranteeWarning as GuaranteeWarning,
     IdentifiabilityWarning as IdentifiabilityWarning,
     InterruptedWarning as InterruptedWarning,
     LearningWarning as LearningWarning,
+    LuckWarning as LuckWarning,
+    PromiseWarning as PromiseWarning,
+    RuleWarning as RuleWarning,
     StartsWarning as StartsWarning,
     UnboundedWarning as UnboundedWarning,
 )
