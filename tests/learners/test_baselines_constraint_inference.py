@@ -250,3 +250,10 @@ def test_before_fit_and_impossible_demonstrations():
         ConstraintInference(grid).distribution()
     with pytest.raises(xm.InvalidDemonstrationError, match="demonstration 0"):
         ConstraintInference(grid).fit([xm.Trajectory([0, 1], [1])])
+
+
+def test_a_reward_that_was_given_has_no_errors():
+    grid = xm.GridWorld(2, 2, start=(0, 0), goal=(1, 1), moves=("up", "right"))
+    model = ConstraintInference(grid).fit([xm.Trajectory([0, 1, 3], [1, 0])])
+    with pytest.raises(xm.EngineError, match="reward that was given"):
+        model.summary()

@@ -10,6 +10,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -146,6 +147,9 @@ class ConstraintInference(Learner):
             for s in np.setdiff1d(np.arange(world.n_states), np.append(world.source[steps], last)).tolist():
                 out.append((never(at(s)).named(f"never {world.describe_state(s)}"), s))
         return out
+
+    def _information(self, demos: Demonstrations) -> NoReturn:
+        raise EngineError("constraint inference learns rules under a reward that was given: no weight has an error.")
 
     def _rule(self, also: Rules = None) -> Constraint | None:
         return conjunction([*vars(self).get("constraints_", []), super()._rule(also)])
