@@ -66,7 +66,8 @@ words_here = _SPOKEN.get
 @contextmanager
 def speaking(words: Words) -> Iterator[None]:
     """Inside, everything that is printed is in these words; options of the command line stay options."""
-    token = _SPOKEN.set(words._replace(options=words.options or _SPOKEN.get().options))
+    # The record itself where it can be: texts are kept for as long as the words are the same.
+    token = _SPOKEN.set(words._replace(options=True) if _SPOKEN.get().options and not words.options else words)
     try:
         yield
     finally:
@@ -91,7 +92,7 @@ class Message(str):
     world: Any
 
     def __new__(cls, sentence: str, *parts: object, world: Any = None, **facts: object) -> "Message":
-        with speaking(Words(world)):
+        with speaking(_PYTHON if world is None else Words(world)):
             message = super().__new__(cls, sentence.format(*parts, **facts))
         message.sentence, message.parts, message.facts, message.world = sentence, parts, facts, world
         return message
