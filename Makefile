@@ -4,7 +4,9 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
+DEV_STAMP := $(VENV)/.installed-dev
 DOCS_STAMP := $(VENV)/.installed-docs
+INSTALL := $(RUN) -m pip install --disable-pip-version-check --constraint constraints.txt
 JOBS ?= 2
 
 export MPLBACKEND := Agg
@@ -23,7 +25,7 @@ help:
 	@echo "make browser  a Chromium for the tests of the studio's page, where the system allows; axe-core, Prettier, TypeScript from npm"
 	@echo "make bench    measure speed and growth"
 	@echo "make docs     build the documentation into site/"
-	@echo "make setup    only create $(VENV)"
+	@echo "make setup    only create $(VENV), with what the README uses: the core, Studio, Gymnasium, networkx"
 	@echo "make clean    remove $(VENV) and caches"
 
 setup: $(STAMP)
@@ -34,13 +36,18 @@ $(STAMP): pyproject.toml constraints.txt
 	test -x $(RUN) && $(RUN) -m pip --version >/dev/null 2>&1 \
 	  || $(PYTHON) -m venv --clear $(VENV) \
 	  || { $(PYTHON) -m venv --clear --without-pip $(VENV) && $(PYTHON) -m pip --python $(RUN) install --quiet pip; }
-	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
+	$(INSTALL) --editable ".[studio,gymnasium,networkx]"
+	@touch $@
+
+# What only tests, types and benchmarks need: torch, ray, ortools, osmnx, a browser's driver, about 2 GB.
+$(DEV_STAMP): $(STAMP)
+	$(INSTALL) --editable ".[dev]"
 	@touch $@
 
 demo: setup
 	$(RUN) -m xmen.cli reproduce grid --quick --out demo
 
-lint: setup
+lint: $(DEV_STAMP)
 	$(RUN) -m ruff check
 	$(RUN) -m ruff format --check
 	$(RUN) -m mypy --strict
@@ -50,15 +57,15 @@ PYTEST := $(RUN) -m pytest -q -n $(JOBS) --dist worksteal
 QUICK := -m "not slow and not system"
 
 # Kernels are kept beside the source: what one process has compiled here, the processes of the tests find.
-compile: setup
+compile: $(DEV_STAMP)
 	$(RUN) -m pytest -q -n 0 tests/engines/test_contract.py tests/learners/test_contract.py tests/engines/test_trips.py \
 	  tests/policies/test_shield.py -k "worth_asking or samples_are_valid or the_same_again or batches or shield"
 
-test: setup
+test: $(DEV_STAMP)
 	@$(MAKE) --no-print-directory -j $(JOBS) lint compile
 	$(PYTEST) $(QUICK)
 
-system: setup
+system: $(DEV_STAMP)
 	$(PYTEST) -m "system and not slow"
 
 FUZZ ?= 20000
@@ -68,7 +75,7 @@ verify: lint
 	@$(MAKE) --no-print-directory coverage
 
 # Compiled loops are counted too, as Python; some tests are cut short there, and fail.
-coverage: setup
+coverage: $(DEV_STAMP)
 	rm -rf .lines && mkdir .lines
 	-PYTHONPATH=tests NUMBA_DISABLE_JIT=1 $(PYTEST) -p lines $(QUICK) -W ignore::RuntimeWarning --tb=no >.lines/log
 	cd .lines && ../$(RUN) -m coverage combine --quiet && ../$(RUN) -m coverage report --skip-covered --sort=cover
@@ -76,24 +83,24 @@ coverage: setup
 MUTANTS ?= 400
 SEED ?= 0
 
-mutants: setup
+mutants: $(DEV_STAMP)
 	test -e .lines/.coverage || $(MAKE) --no-print-directory coverage
 	$(RUN) tests/mutants.py --number $(MUTANTS) --seed $(SEED) --jobs $(JOBS)
 
-fuzz: setup
+fuzz: $(DEV_STAMP)
 	XMEN_FUZZ=$(FUZZ) $(PYTEST) tests/fuzz
 
-browser: setup
+browser: $(DEV_STAMP)
 	$(RUN) tests/studio/browser/tools.py
 
-bench: setup
+bench: $(DEV_STAMP)
 	$(RUN) benchmarks/exact.py --quick
 	$(RUN) benchmarks/xor.py --quick
 	$(RUN) benchmarks/learn.py --quick
 	$(RUN) benchmarks/causal.py --quick
 
 $(DOCS_STAMP): $(STAMP)
-	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[docs]"
+	$(INSTALL) --editable ".[docs]"
 	@touch $@
 
 docs: $(DOCS_STAMP)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import runpy
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -23,12 +24,25 @@ def test_it_is_published_under_a_name_of_its_own():
     for page in pages:
         text = page.read_text("utf-8")
         assert not re.search(r"pip install (--upgrade )?[\"']?xmen\b(?!-irl)", text), page
-        for named in re.findall(r"xmen(?:-irl)?\[([\w,]+)\]", text):
+        for named in re.findall(r"(?:xmen(?:-irl)?|\"\.)\[([\w,]+)\]", text):
             assert set(named.split(",")) <= set(extras), page
     for page in (ROOT / "README.md", ROOT / "docs" / "index.md"):
         first = re.search(r"```console\n(.*?)```", page.read_text("utf-8"), re.S)
-        assert first.group(1).startswith("$ pip install xmen-irl")
+        assert first.group(1).startswith("$ make setup")  # what works before anything is published
         assert ".venv/bin/activate" in page.read_text("utf-8")
+
+
+def test_a_user_sets_up_what_the_readme_uses_and_a_developer_the_rest():
+    recipe = subprocess.run(
+        ["make", "-n", "-W", "pyproject.toml", "setup"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    assert '".[studio,gymnasium,networkx]"' in recipe
+    assert "[dev]" not in recipe
+    assert "pip install --quiet --disable" not in recipe  # downloads are seen
+    tests = subprocess.run(
+        ["make", "-n", "-W", "pyproject.toml", "test"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    assert '".[dev]"' in tests
 
 
 @pytest.fixture(scope="module")
