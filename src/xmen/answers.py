@@ -11,7 +11,7 @@ from xmen.constraints.constraint import Constraint
 from xmen.engines.diagnosis import remark, why_never
 from xmen.engines.distribution import Distribution
 from xmen.engines.exact import ExactDistribution
-from xmen.errors import EngineError, InfeasibleError, InvalidDemonstrationError, ProductTooLargeError
+from xmen.errors import EngineError, InfeasibleError, InvalidDemonstrationError, ProductTooLargeError, XmenError
 from xmen.events import NO_ACTION, At, Bools, Event
 from xmen.learners.base import Learner
 from xmen.learners.xmen import parse_method
@@ -41,6 +41,14 @@ def make_learner(name: str, problem: Problem, **wanted: Any) -> Learner:
     settings = {k: v for k, v in chosen.items() if v is not None or k == "time_limit"}  # whose None is no limit
     made = {name: getattr(problem, name) for name in ("world", *learner.takes)}
     return learner.kind(**made, **{k: v for k, v in settings.items() if k in learner.kind.setting_names()})
+
+
+def standard_errors(model: Learner) -> list[float] | None:
+    """The standard errors of the learned weights; None where the reward is not linear or inference is not exact."""
+    try:
+        return [float(error) for error in model.standard_errors_]
+    except (XmenError, np.linalg.LinAlgError):
+        return None
 
 
 def rule_search(problem: Problem, **wanted: Any) -> RuleInference:

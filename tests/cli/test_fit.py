@@ -26,6 +26,7 @@ def test_the_command_is_the_library(folder):
     problem = read_problem("p.toml")
     model = xm.XMEN(problem.world, problem.constraint, problem.reward.features, l2=0.1).fit(problem.demos())
     assert found["weights"] == dict(zip(["steps", "diagonal"], model.weights_.tolist(), strict=True))
+    assert found["standard_errors"] == dict(zip(["steps", "diagonal"], model.standard_errors_.tolist(), strict=True))
     assert found["log_likelihood"] == pytest.approx(model.score(problem.demos()), rel=1e-12)
     assert (found["method"], found["converged"], found["interrupted"]) == ("exact", True, False)
     assert (found["iterations"], found["demonstrations"]) == (model.n_iter_, 60)

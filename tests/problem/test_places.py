@@ -98,3 +98,13 @@ def test_on_a_graph_a_place_is_a_node(nodes, number_is_state):
     else:
         with pytest.raises(xm.ConstraintSyntaxError, match=f"at.'{nodes[2]}'.*state.2"):
             problem.parse("visit(at(2))")
+
+
+def test_start_and_goal_are_events_without_being_declared():
+    grid = xm.GridWorld(4, 3, start=[(0, 0), (0, 1)], goal=(3, 2), moves=("up", "right"))
+    found = xm.parse_constraint("(count(start) == 2) & visit(goal)", world=grid)
+    assert found == (xm.count(grid.at((0, 0), (0, 1))) == 2) & xm.visit(grid.at((3, 2)))
+    own = xm.parse_constraint("visit(goal)", {"goal": grid.at((1, 1))}, world=grid)
+    assert own == xm.visit(grid.at((1, 1)))  # a name that was declared wins
+    with pytest.raises(xm.ConstraintSyntaxError, match="goal"):
+        xm.parse_constraint("visit(goal)")

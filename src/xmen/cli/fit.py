@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from xmen.answers import check_demonstrations, make_learner
+from xmen.answers import check_demonstrations, make_learner, standard_errors
 from xmen.baselines.constraint_inference import ConstraintInference
 from xmen.cli._output import STOPPED, YES, fit_progress, print_facts, print_json, print_notes, print_table, working
 from xmen.cli._subject import LAST_STATE, claim, open_problem, save_model
@@ -104,6 +104,10 @@ def run_fit(
         ]
     else:
         report["weights"] = dict(zip(problem.feature_names, np.asarray(model.weights_).tolist(), strict=True))
+        # One weight per state has too many for 2 gradients each, and hardly one that is determined.
+        errors = None if interrupted or problem.features is None else standard_errors(model)
+        if errors is not None:
+            report["standard_errors"] = dict(zip(problem.feature_names, errors, strict=True))
     report["notes"] = notes
     if as_json:
         print_json(report)
@@ -219,7 +223,9 @@ def _print(report: dict[str, Any]) -> None:
         weights, title = list(report["weights"].items()), "learned weights"
         if len(weights) > MOST_SHOWN:
             weights, title = sorted(weights, key=lambda item: -abs(item[1])), "learned weights, the largest first"
-        lines = [(name, f"{weight:+.4f}") for name, weight in weights]
-        print_table(title, ["feature", "weight"], lines, most=MOST_SHOWN)
+        errors = report.get("standard_errors", {})
+        lines = [(name, f"{weight:+.4f}", *([f"{errors[name]:.4f}"] if errors else [])) for name, weight in weights]
+        header = ["feature", "weight", *(["standard error"] if errors else [])]
+        print_table(title, header, lines, most=MOST_SHOWN)
     after = "plan" if report["learner"] == "causal" else "plot"
     print_facts({"saved": report["model"], "next": f"xmen sample {report['model']};  xmen {after} {report['model']}"})

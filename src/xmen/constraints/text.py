@@ -210,7 +210,8 @@ def parse_constraint(
         Reads the costs that the text names as a file, as in total("energy.csv"). None: text opens no files.
     world
         The world for which the text is written: a state is then what the world calls it, a cell at((5, 6)) of a grid or
-        a node at("bank") of a graph, and at(state(59)) by its number. None: states are numbers.
+        a node at("bank") of a graph, and at(state(59)) by its number; `start` and `goal` are the states where its
+        trajectories begin and end, unless `names` has others. None: states are numbers.
 
     Returns
     -------
@@ -248,7 +249,8 @@ def _read(
     where = f"parse_{read.__name__}(text, names)"
     if not isinstance(text, str):
         raise ConstraintSyntaxError(f"{where} reads text; got {text!r} ({type(text).__name__}).")
-    reader = _Reader(text, check_names({} if names is None else names, where), tables, world)
+    own = {} if world is None else _ends(world)
+    reader = _Reader(text, {**own, **check_names({} if names is None else names, where)}, tables, world)
     if read is _Reader.event and not text.strip():
         reader.fail("the text is empty; write an event such as at(3)", 0)
     with speaking(Words(world)):
@@ -256,6 +258,12 @@ def _read(
             return read(reader, reader.parse())
         except RecursionError:
             reader.fail(TOO_DEEP, 0)
+
+
+def _ends(world: MDP) -> dict[str, Name]:
+    """`start` and `goal`, which a text for a world may use without having declared them."""
+    states = {"start": np.flatnonzero(world.start), "goal": np.flatnonzero(world.terminal)}
+    return {name: at(*found.tolist()) for name, found in states.items() if len(found)}
 
 
 class _Reader(SourceText):

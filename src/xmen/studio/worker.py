@@ -143,10 +143,7 @@ def _fit(problem: Problem, learner: str, asked: Record, learned: Part, held: Par
             model.fit(demos, sample_weight=weights)
         if hasattr(model, "callback"):
             model.set_params(callback=None)
-        try:
-            errors: list[float | None] | None = model.standard_errors_.tolist()
-        except (XmenError, np.linalg.LinAlgError):
-            errors = None  # not linear, or out of reach of exact inference
+        errors: list[Any] | None = answers.standard_errors(model)
     try:  # expected positions at each state; of a policy, the times that something was done there
         causal = isinstance(model, CausalXMEN)
         visits = model.policy().visits().sum(axis=1) if causal else model.distribution().state_visits()
