@@ -26,6 +26,8 @@ def compiled(function: Function, any_order: bool = False) -> Function:
     else:
         if kept is function:
             return np.errstate(all="ignore")(function)  # machine code does not warn where numbers wrap round
+        # A private name: what numba offers (NUMBA_CACHE_DIR, locators) says where kernels are kept, and where one
+        # cannot be written (a full disk) the call that compiles it fails. Nothing public lets it go on.
         save = kept._cache.save_overload
 
         def save_if_there_is_room(*code: object) -> None:

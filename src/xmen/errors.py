@@ -398,7 +398,7 @@ class LuckWarning(LearningWarning):
 
 
 class PromiseWarning(LearningWarning):
-    """`validity` is not what demonstrations keep to: the weights of a causal fit make up for the difference."""
+    """Demonstrations keep another promise than `validity`: a causal fit makes up for the difference by its weights."""
 
 
 class UnboundedWarning(LearningWarning):

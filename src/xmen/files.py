@@ -69,7 +69,7 @@ def read_text(path: str | os.PathLike[str]) -> str:
 
 
 def unpack_whole(path: str | os.PathLike[str], appetite: float = TEXT) -> bytes:
-    """`read_whole`, of what a .gz or .bz2 file unpacks to; unpacking ends where the limit is passed."""
+    """The bytes that a .gz or .bz2 file unpacks to; unpacking ends where the limit of `read_whole` is passed."""
     file = Path(path)
     packed = read_whole(file, appetite)
     if file.suffix not in _PACKED:

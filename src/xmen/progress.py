@@ -111,7 +111,7 @@ class Monitor:
         self._started = time.perf_counter() - (history[-1].seconds if history else 0.0)
 
     def record(self, *numbers: float, answer: Callable[[], Any] = lambda: None, **named: float) -> bool:
-        """`note` one iteration more and call the callback; True when it or Ctrl-C asks to stop.
+        """Note one iteration more and call the callback; True when it or Ctrl-C asks to stop.
 
         `answer` gives the present weights or reward, for a callback to look at.
         """

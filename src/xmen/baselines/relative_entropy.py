@@ -369,7 +369,7 @@ class RelativeEntropyIRL(Learner):
         return replace(super()._law(world, also), policy=np.where(base > 0, base, 1.0))
 
     def _rule(self, also: Rules = None) -> Constraint | None:
-        """`also`, and the rule against what the base policy never does."""
+        """The rules together with the extra ones, and a rule against the actions that the base policy never takes."""
         rules, world = [super()._rule(also)], self.world
         if "reward_" in vars(self):
             unused = world.available & (read_policy(self.base_policy, world, "base_policy") == 0)

@@ -75,7 +75,7 @@ def _progress(name: str) -> Iterator[Tell]:
 
 
 def _print(record: Findings, out: Path) -> None:
-    """What it says, the pictures that were made, and the tables; the last one ends the run."""
+    """The findings of an experiment on the console: paragraphs, the pictures that were made, and tables."""
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = FILE_WIDTH

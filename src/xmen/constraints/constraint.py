@@ -379,7 +379,7 @@ class Not(HowMany):
 
 @dataclass(frozen=True, repr=False)
 class Cardinality(HowMany):
-    """`exactly`, `at_least` or `at_most` k of the parts hold."""
+    """Exactly, at least or at most k of the parts hold, as `word` says."""
 
     word: str
     k: int

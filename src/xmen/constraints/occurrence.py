@@ -94,7 +94,7 @@ class Always(EventLeaf):
 
 @dataclass(frozen=True, repr=False)
 class Before(EventLeaf):
-    """`late` does not happen before `early` has happened; the same position is fine, and so is neither."""
+    """The late event does not happen before the early one; at one position is fine, and so is neither."""
 
     early: Event
     late: Event

@@ -106,7 +106,7 @@ class Chooser:
 
     @cached_property
     def relaxation(self) -> Relaxation:
-        """What can be multiplied within a fraction of the budget."""
+        """Weaker rules whose product with the world fits in a fraction of the node budget."""
         return relax(self.law.world, self.law.constraint, max(1, self.max_nodes // RELAXED_SHARE))
 
     def exact(self) -> ExactDistribution:
@@ -308,7 +308,7 @@ def read_engine(engine: str | EngineSettings, asked: EngineSettings) -> EngineSe
 
 
 def answering(law: Law, settings: EngineSettings, seed: Seed = None, at_hand: AtHand | None = None) -> Distribution:
-    """`distribution` with what P is made of and the engine settings as records."""
+    """The engine that answers for a law under these settings: `distribution`, with its arguments as records."""
     world: object = law.world
     if isinstance(world, Network):
         raise EngineError("distribution(world, ...) needs a start and a goal: give network.task(start, goal).")

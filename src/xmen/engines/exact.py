@@ -177,11 +177,11 @@ class ExactDistribution(Distribution):
         return ExactDistribution(self.product, self.law.with_reward(reward), self._rng, self.place)
 
     def with_rewards(self, rewards: Iterable[Reward | ArrayLike | None]) -> list[ExactDistribution]:
-        """`with_reward` of each; on a device they are worked out side by side, sixteen at a time."""
+        """The distribution under each reward; on a device they are worked out side by side, sixteen at a time."""
         return list(self.under_each(rewards))
 
     def under_each(self, rewards: Iterable[Reward | ArrayLike | None]) -> Iterator[ExactDistribution]:
-        """`with_reward` of each; on a device sixteen are worked out side by side, in the memory of those before."""
+        """The distribution under each reward in turn; on a device sixteen share the memory of the sixteen before."""
         left = list(rewards)
         for begin in range(0, len(left), SIDE_BY_SIDE):
             found = [self.with_reward(reward) for reward in left[begin : begin + SIDE_BY_SIDE]]

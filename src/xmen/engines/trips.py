@@ -75,7 +75,7 @@ T = TypeVar("T")
 
 
 def relaxed(constraint: Constraint | None, make: Callable[[Constraint | None], T]) -> tuple[T, list[str], list[str]]:
-    """What is made of the rules that fit, taken in one by one; and the names of these, and of the others."""
+    """The product of the rules that fit, taken in one by one; their names, and the names of those left out."""
     made, chosen, fitting, others = make(None), list[Constraint](), list[str](), list[str]()
     for label, part in units(constraint):
         try:

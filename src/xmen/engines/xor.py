@@ -49,7 +49,7 @@ def walk_scores(decoder: WalkDecoder, weights: EdgeWeights, bits: Bits) -> Float
 
 
 def walk_function(decoder: WalkDecoder, weights: EdgeWeights, bits: Bits) -> Floats:
-    """`walk_values` (k, n_states * n_actions + n_states + 1) of rows whose first bits are the trajectory's."""
+    """Values of trajectories (k, n_states * n_actions + n_states + 1), spelled by the first bits of each row."""
     return np.asarray(walk_values(decoder.decode(bits[:, : decoder.width]), weights).toarray())
 
 

@@ -160,7 +160,7 @@ def fit_one(name: str, task: Task, effort: Effort, seed: int, callback: Any = No
 
 
 def fit_noted(book: Notebook, name: str, task: Task, effort: Effort) -> Any:
-    """`fit_one` as a stage of a book; what the learner warns of is a paragraph."""
+    """One fit as a stage of a book; what the learner warns of becomes a paragraph."""
     label = LOOKS[name].label
     most = {"cells": CELLS_ITER, "paper": effort.paper_iter}.get(name, 100)  # iterations, about
     with book.stage(f"fit {label}") as done, noticed() as notices:
@@ -171,7 +171,7 @@ def fit_noted(book: Notebook, name: str, task: Task, effort: Effort) -> Any:
 
 
 def fit_within(seconds: float, name: str, task: Task, effort: Effort, seed: int) -> tuple[Any, float]:
-    """`fit_one` that is stopped when its time is up, and the seconds it took; fewer, where it was done before."""
+    """One fit, stopped when its time is up, and the seconds it took; fewer where it was done before."""
     began = time.perf_counter()
     with noticed():
         model = fit_one(name, task, effort, seed, lambda record: record.seconds >= seconds)

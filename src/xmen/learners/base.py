@@ -63,7 +63,7 @@ def takes_parts(kind: Class) -> Class:
 
 
 class Estimator:
-    """`get_params` and `set_params` by the signature of `__init__`, which only stores: subclasses are dataclasses.
+    """Settings that can be read and changed by name; `__init__` only stores them: subclasses are dataclasses.
 
     scikit-learn's `clone`, `GridSearchCV` and `cross_val_score` work by duck typing; xmen does not import it. The
     fields of `records` are settings by their own names as well.

@@ -125,7 +125,7 @@ MAX_TABLE_ENTRIES = 2**28  # 1 GiB of transitions for one machine
 
 
 def distinct(symbols: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """`np.unique` with its inverse, without sorting where numbers are small: thousands of leaves come here."""
+    """The different symbols in order, and each one's place among them; small numbers are not sorted, for speed."""
     if len(symbols) and symbols.min() >= 0 and symbols.max() < len(symbols):
         values = np.flatnonzero(np.bincount(symbols))
         number = np.zeros(int(values[-1]) + 1, dtype=np.int64)

@@ -42,7 +42,7 @@ class Demonstrations:
         return world.with_start(np.bincount(self.walks.starts, weights=self.weights, minlength=world.n_states))
 
     def starting_in(self, start: int) -> "Demonstrations":
-        """Those that start in this state, in the world that does."""
+        """The demonstrations from one state, in the world that starts there."""
         own = (self.walks.starts == start) & (self.weights > 0)
         walks = replace(self.walks[own], world=self.walks.world.with_start(start))
         return Demonstrations(walks, self.weights[own] / self.weights[own].sum(), self.valid[own], self.machines)

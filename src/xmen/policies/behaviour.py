@@ -68,7 +68,7 @@ def read_validity(validity: Any) -> str | float:
 
 
 def unpaid(validity: str | float) -> Aim:
-    """What is aimed at where a promise of some probability has no price yet."""
+    """The aim before a promise has a price: a probability is not aimed at yet, 'sure' and 'best' are."""
     return 0.0 if isinstance(validity, float) else validity
 
 

@@ -265,7 +265,7 @@ class Problem:
         return conjunction(self.rules.values())
 
     def distribution(self, also: Constraint | Iterable[Constraint] | None = None, **changes: Any) -> Distribution:
-        """`xmen.distribution` of this problem under its settings, some of them changed, and under extra rules."""
+        """The distribution of this problem under its settings, some of them changed, and under extra rules."""
         others = ("validity", "patience")  # of policies and of learners
         chosen = {name: value for name, value in self.settings.chosen().items() if name not in others} | changes
         seed, law = chosen.pop("seed"), {name: chosen.pop(name, None) for name in ("discount", "given")}
@@ -274,7 +274,7 @@ class Problem:
             return answering(Law(self.world, rules, self.reward, **law), EngineSettings(**chosen), seed)
 
     def plan(self, also: Constraint | Iterable[Constraint] | None = None, **changes: Any) -> Policy:
-        """`xmen.plan` of this problem under its settings, some of them changed, and under extra rules."""
+        """The policy for this problem under its settings, some of them changed, and under extra rules."""
         names = ("validity", "discount", "seed", "max_nodes", "device")
         chosen = {**{name: getattr(self.settings, name) for name in names}, **changes}
         with self.speaking():

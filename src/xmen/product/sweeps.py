@@ -161,7 +161,7 @@ def forward_layer(
 
 @compiled
 def forward_sweep(order: Any, graph: Any, weights: Any, discount: Any, here: Any, counts: Any, discounted: Any) -> Any:
-    """`forward_layer` through an acyclic graph in topological order; returns the mean entropy of the choices."""
+    """Visits pushed through an acyclic graph in topological order; returns the mean entropy of the choices."""
     indptr, target, edge = graph
     entropy = 0.0
     for i in range(len(order)):

@@ -166,7 +166,7 @@ class NeuralReward:
         self.differentiate(table, torch.as_tensor(given))
 
     def differentiate(self, table: torch.Tensor, difference: torch.Tensor) -> None:
-        """`backward` through a table that `forward` gave, with dL/dr as a tensor, wherever it is."""
+        """Gradients of the parameters, from dL/dr for a table that `forward` gave; both may be on any device."""
         if not table.requires_grad:
             raise RewardError(f"the network {self._name} has no parameter that can be trained.")
         with repeatable(self.device):

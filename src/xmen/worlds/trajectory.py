@@ -102,7 +102,7 @@ def _short(values: tuple[int, ...]) -> str:
 
 
 def _indices(values: Iterable[int], kind: str) -> tuple[int, ...]:
-    """`values` as non-negative Python ints; errors say which position is wrong."""
+    """Indices of states or actions as non-negative Python ints; errors say which position is wrong."""
     if isinstance(values, str | bytes | dict) or not isinstance(values, Iterable):
         raise TrajectoryError(f"{kind}s must be a sequence of integers, got {type(values).__name__} {values!r:.60}")
     if isinstance(values, np.ndarray) and values.ndim != 1:

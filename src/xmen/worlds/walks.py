@@ -246,7 +246,7 @@ TRAJECTORY_BYTES, ACTION_BYTES = 300, 16  # of a trajectory, and for each of its
 
 
 def require_count(n: Any, world: MDP) -> int:
-    """`n` as an int, if so many of the world's shortest trajectories fit in memory."""
+    """The number of samples asked for, if so many of the world's shortest trajectories fit in memory."""
     number: int = require_whole("n of sample(n)", n, least=0)
     if number * (TRAJECTORY_BYTES + ACTION_BYTES * world.max_length) > MEMORY.most:
         require_room(number, world)

@@ -188,7 +188,7 @@ class PlainRows:
         return base + torch.log(total + torch.exp(first - base))
 
     def log_level(self, moves: Moves, discounts: Tensor, nodes: Tensor, rank: Tensor, value: Tensor) -> None:
-        """`log_rows` of some nodes in place, over their edges to nodes of lower rank; one discount per node."""
+        """Log-sums over the edges of some nodes to nodes of lower rank, in place; one discount per node."""
         rows = moves.rows
         begin, counts = rows.indptr[nodes].long(), (rows.indptr[nodes + 1] - rows.indptr[nodes]).long()
         row = torch.repeat_interleave(torch.arange(len(nodes), device=nodes.device), counts)
@@ -272,7 +272,7 @@ SIGN = -(1 << 63)
 
 
 def uniforms(rng: np.random.Generator, n: int, device: torch.device) -> Tensor:
-    """`rng.random(n)` as a tensor on the device; the generator goes on after it."""
+    """The next n uniform numbers of a generator, as a tensor on the device; the generator goes on after them."""
     generator = rng.bit_generator
     if not isinstance(generator, np.random.PCG64):
         return torch.as_tensor(rng.random(n), device=device)

@@ -191,7 +191,7 @@ class OnDevice:
 
 
 class Run(Layered):
-    """`Layered` on a device, for one question at a time: they share their memory."""
+    """The layers of a device, for one question at a time: questions share their memory."""
 
     def __init__(self, operations: DeviceLayers) -> None:
         self._lock, self._flows = Lock(), dict[bool, Flow]()
