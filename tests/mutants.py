@@ -2,15 +2,18 @@
 
 A mutant turns one comparison, operator or number in the rooms below into another, or leaves out one line. It lives in a
 copy of the source. In a file of compiled loops nothing is compiled, as kernels kept on disk would hide it. A mutant
-survives if every test passes; one that computes ten times as long as the tests did is caught.
+survives if every test passes; one that computes several times as long as the tests did is caught.
 
-`make mutants` first records which tests run which line (lines.py).
+`make mutants` first records which tests run which line (lines.py). A few tests go first: those that caught other
+mutants of the file, and the quickest of each module. Verdicts are added to a file as they come, and a run that was
+stopped goes on from there.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import itertools
 import json
 import os
 import random
@@ -19,7 +22,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -33,6 +36,7 @@ from lines import FOLDER, ROOT
 SOURCE = ROOT / "src" / "xmen"
 ROOMS = ("constraints", "machines", "product", "sampling", "methods")
 ELSEWHERE = ("product/device",)  # for a graphics card, which few machines have
+FIRST = 30  # tests that go first; most mutants fall to one of them
 
 OTHER: dict[type[ast.AST], type[ast.AST]] = {
     **{ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq},
@@ -113,41 +117,48 @@ def mutants(file: Path) -> Iterator[Mutant]:
 
 
 def tests_of_lines() -> tuple[dict[tuple[str, int], list[str]], dict[str, float]]:
-    """For each line the tests that run it, quick ones first; and the seconds of each test and module."""
-    seconds = json.loads((FOLDER / "seconds.json").read_text())
-    cost: Counter[str] = Counter(seconds)
-    for test, taken in seconds.items():
-        cost[test.split("::")[0]] += taken
+    """For each line the tests that run it, the quickest of each module first; and the seconds of each test."""
+    cost = json.loads((FOLDER / "seconds.json").read_text())
     data = coverage.CoverageData(str(FOLDER / ".coverage"))
     data.read()
     found = {}
     for file in data.measured_files():
         for line, contexts in data.contexts_by_lineno(file).items():
-            tests = [test for test in contexts if test in cost and test.startswith("tests")]
-            found[file, line] = sorted(tests, key=cost.__getitem__)
+            modules = defaultdict[str, list[str]](list)
+            for test in sorted((t for t in contexts if t in cost), key=cost.__getitem__):
+                modules[test.split("::")[0]].append(test)
+            for module in contexts:  # what a fixture of a module ran, all its tests may see
+                if module.startswith("tests") and "::" not in module and module not in modules:
+                    modules[module] = sorted((t for t in cost if t.startswith(f"{module}::")), key=cost.__getitem__)
+            ranked = [(rank, cost[test], test) for tests in modules.values() for rank, test in enumerate(tests)]
+            found[file, line] = [test for *_, test in sorted(ranked)]
     return found, cost
 
 
-def is_caught(mutant: Mutant, tests: list[str], seconds: float) -> bool:
-    """Whether one of the tests fails on the mutant."""
+def caught_by(mutant: Mutant, tests: list[str], seconds: float) -> str | None:
+    """The first of the tests that fails on the mutant."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(shutil.copytree(SOURCE, Path(folder) / "xmen"))  # with the kernels that are kept beside it
         (copy / mutant.file.relative_to(SOURCE)).write_text(mutant.source()[0], "utf-8")
         listed = Path(folder) / "tests.txt"
         listed.write_text("\n".join(tests))
         in_python = "@compiled" in mutant.file.read_text("utf-8")
-        command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider"]
+        command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider", "--tb=no", "-rfE"]
         command += ["-W", "ignore::RuntimeWarning"] if in_python else []  # numpy's scalars report overflow
-        limit = 60 + int(10 * seconds)
+        limit = 40 + int(4 * seconds)
         done = subprocess.run(
             [*command, f"@{listed}"],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": folder, "NUMBA_DISABLE_JIT": str(int(in_python)), "MPLBACKEND": "Agg"},
             capture_output=True,
+            text=True,
             check=False,
             preexec_fn=partial(resource.setrlimit, resource.RLIMIT_CPU, (limit, limit)),
         )
-    return done.returncode != 0
+    if done.returncode == 0:
+        return None
+    named = [line.split(" ", 1)[1] for line in done.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+    return next((test for test in tests for line in named if line.startswith(test)), "its time or its import")
 
 
 def main() -> None:
@@ -155,28 +166,52 @@ def main() -> None:
     parser.add_argument("--number", type=int, default=400)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--most", type=float, default=600.0, help="seconds of tests for each mutant, quick ones first")
     chosen = parser.parse_args()
     lines, cost = tests_of_lines()
     files = [file for room in ROOMS for file in sorted((SOURCE / room).rglob("*.py"))]
     files = [file for file in files if not str(file.relative_to(SOURCE)).startswith(ELSEWHERE)]
     everything = [mutant for file in files for mutant in mutants(file)]
     drawn = random.Random(chosen.seed).sample(everything, min(chosen.number, len(everything)))
+    verdicts = FOLDER / f"mutants-{chosen.seed}.txt"
+    known = (
+        dict(line.split("\t", 1)[::-1] for line in verdicts.read_text("utf-8").splitlines())
+        if verdicts.exists()
+        else {}
+    )
+    catchers = defaultdict[Path, Counter[str]](Counter)
 
     def judge(mutant: Mutant) -> str:
+        words = mutant.source()[1]
+        key = f"{mutant.node}.{mutant.part} {words}"
+        if key in known:
+            return f"{known[key]}: {words}"
         tests = lines.get((str(mutant.file), mutant.line), [])
-        if not tests:
-            return "no test"
-        return "caught" if is_caught(mutant, tests, sum(cost[test] for test in tests)) else "survived"
+        total = list(itertools.accumulate(cost[test] for test in tests))
+        tests = [test for test, sum_of_seconds in zip(tests, total, strict=True) if sum_of_seconds <= chosen.most]
+        before = [test for test, _ in catchers[mutant.file].most_common(FIRST) if test in set(tests)]
+        tests = list(dict.fromkeys([*before, *tests]))
+        verdict = "survived" if tests else "no test"
+        for some in (tests[:FIRST], tests[FIRST:]):
+            if some and (test := caught_by(mutant, some, sum(cost[test] for test in some))):
+                catchers[mutant.file][test] += 1
+                verdict = "caught"
+                break
+        if mutant.part is not None:
+            with verdicts.open("a", encoding="utf-8") as file:
+                file.write(f"{verdict}\t{key}\n")
+        return f"{verdict}: {words}"
 
-    for mutant in drawn[:10]:
-        if judge(replace(mutant, part=None)) == "caught":
-            sys.exit(f"{mutant.file}:{mutant.line}: a test fails without any mutant")
+    for mutant in drawn[:3] if not known else []:
+        if judge(replace(mutant, part=None)).startswith("caught"):
+            sys.exit(f"{mutant.file}:{mutant.line}: a test fails without any mutant: {catchers[mutant.file]}")
     counts: Counter[str] = Counter()
     with ThreadPoolExecutor(chosen.jobs) as pool:
-        for mutant, verdict in zip(drawn, pool.map(judge, drawn), strict=True):
+        for said in pool.map(judge, drawn):
+            verdict = said.split(":")[0]
             counts[verdict] += 1
             if verdict != "caught":
-                print(f"{verdict}: {mutant.source()[1]}", flush=True)
+                print(said, flush=True)
     print(f"{counts['caught']} of {len(drawn)} mutants caught ({counts['caught'] / len(drawn):.1%});", end=" ")
     print(f"{counts['no test']} on lines that no test runs; seed {chosen.seed}, {len(everything):,} to draw from")
 
