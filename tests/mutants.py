@@ -135,6 +135,27 @@ def tests_of_lines() -> tuple[dict[tuple[str, int], list[str]], dict[str, float]
     return found, cost
 
 
+def loops(files: list[Path]) -> dict[tuple[str, int], list[tuple[str, int]]]:
+    """For each line of a compiled loop the lines that call it: where loops were compiled, no test is seen in them."""
+    called, inside = defaultdict[str, list[tuple[str, int]]](list), dict[tuple[str, int], str]()
+    for file in files:
+        tree = ast.parse(file.read_text("utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Name | ast.Attribute):
+                called[node.id if isinstance(node, ast.Name) else node.attr].append((str(file), node.lineno))
+            elif isinstance(node, ast.FunctionDef) and any("compiled" in ast.unparse(d) for d in node.decorator_list):
+                inside |= dict.fromkeys(
+                    ((str(file), line) for line in range(node.lineno, node.end_lineno + 1)), node.name
+                )
+
+    def callers(name: str, seen: frozenset[str]) -> list[tuple[str, int]]:
+        outer = {inside[place] for place in called[name] if place in inside} - seen
+        direct = [place for place in called[name] if place not in inside]
+        return direct + [place for other in outer for place in callers(other, seen | {other})]
+
+    return {place: callers(name, frozenset({name})) for place, name in inside.items()}
+
+
 def caught_by(mutant: Mutant, tests: list[str], seconds: float) -> str | None:
     """The first of the tests that fails on the mutant."""
     with tempfile.TemporaryDirectory() as folder:
@@ -169,6 +190,7 @@ def main() -> None:
     parser.add_argument("--most", type=float, default=600.0, help="seconds of tests for each mutant, quick ones first")
     chosen = parser.parse_args()
     lines, cost = tests_of_lines()
+    through = loops(sorted(SOURCE.rglob("*.py")))
     files = [file for room in ROOMS for file in sorted((SOURCE / room).rglob("*.py"))]
     files = [file for file in files if not str(file.relative_to(SOURCE)).startswith(ELSEWHERE)]
     everything = [mutant for file in files for mutant in mutants(file)]
@@ -186,7 +208,9 @@ def main() -> None:
         key = f"{mutant.node}.{mutant.part} {words}"
         if key in known:
             return f"{known[key]}: {words}"
-        tests = lines.get((str(mutant.file), mutant.line), [])
+        place = str(mutant.file), mutant.line
+        tests = lines.get(place, []) or [test for caller in through.get(place, []) for test in lines.get(caller, [])]
+        tests = sorted(dict.fromkeys(tests), key=cost.__getitem__) if place not in lines else tests
         total = list(itertools.accumulate(cost[test] for test in tests))
         tests = [test for test, sum_of_seconds in zip(tests, total, strict=True) if sum_of_seconds <= chosen.most]
         before = [test for test, _ in catchers[mutant.file].most_common(FIRST) if test in set(tests)]

@@ -49,7 +49,9 @@ class Listed:
         drawn = rng.choice(len(log_q), size=n, p=np.exp(log_q))
         weights = (self.log_p - log_q)[drawn]
         pool = Pool(self.walks[drawn], self.rows[drawn], self.log_d[drawn], weights, 0, 0.0, Info(), Info(), None)
-        return self.run._move(np.append(shift, 0.0), pool)[:-1]
+        *moved, beta = self.run._move(np.append(shift, 0.0), pool)
+        assert beta == 0.0  # only proposal="dynamics" moves towards the world's own chances
+        return np.array(moved)
 
 
 @pytest.mark.parametrize("proposal", ["appendix", "adaptive"])
