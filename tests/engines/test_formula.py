@@ -13,9 +13,9 @@ import pytest
 from scipy.stats import chi2
 
 import xmen as xm
-from strategies import cases
 from sampling.exact_hash import BatchedRows, output, worst_factor
 from sampling.supports import cell_draws, known
+from strategies import cases
 from xmen.engines import formula as formula_module
 from xmen.sampling import CellPlan
 
@@ -63,7 +63,8 @@ def test_listed_answers_are_exact() -> None:
             held = rows[:, abs(literal) - 1] == (literal > 0)
             assert formula.probability(literal) == pytest.approx(p @ held)
         draws = formula.sample(20, seed=seed)
-        assert draws.dtype == bool and draws.shape == (20, n)
+        assert draws.dtype == bool
+        assert draws.shape == (20, n)
         assert {tuple(row) for row in draws.tolist()} <= {tuple(row) for row in rows.tolist()}
 
 
@@ -79,7 +80,8 @@ def test_cells_agree_with_brute_force(weights: dict[int, float]) -> None:
     rows, logs = solutions(10, clauses, xors, weights)
     formula = xm.Formula(10, clauses, xors, weights)
     log_z, std = formula.log_partition(return_std=True, seed=1, **SOLVER)
-    assert 0.0 < std < 0.1 and abs(log_z - np.logaddexp.reduce(logs)) < 4 * std
+    assert 0.0 < std < 0.1
+    assert abs(log_z - np.logaddexp.reduce(logs)) < 4 * std
     p = np.exp(logs - np.logaddexp.reduce(logs))
     mean, error = formula.probability(-3, return_std=True, seed=2, **SOLVER)
     assert abs(mean - p @ ~rows[:, 2]) < 4 * error < 0.1
@@ -184,7 +186,8 @@ def test_what_makes_no_sense_is_refused(settings: dict[str, Any], told: str) -> 
 
 def test_questions_that_make_no_sense_are_refused() -> None:
     formula = xm.Formula(3, [[1, 2]])
-    assert formula.guarantee() == xm.Guarantee(1.18, 0.001) and formula.guarantee(delta=1.05).delta == 1.05
+    assert formula.guarantee() == xm.Guarantee(1.18, 0.001)
+    assert formula.guarantee(delta=1.05).delta == 1.05
     for ask in (
         lambda: formula.guarantee(delta=1.0),
         lambda: formula.sample(-1),
@@ -245,7 +248,8 @@ def test_dimacs_is_read_as_counters_write_it(tmp_path: Path) -> None:
     assert formula.log_partition() == pytest.approx(np.logaddexp.reduce(logs))
     assert {tuple(r) for r in formula.sample(9, seed=1).tolist()} <= {tuple(r) for r in rows.tolist()}
     plain = xm.Formula.from_dimacs(written(tmp_path, "p cnf 2 1\n1 2 0\nw 1 -1\n%\n0\n"))  # SATLIB ends so; cachet's -1
-    assert plain.sampling == (1, 2) and plain.log_partition() == pytest.approx(math.log(3))
+    assert plain.sampling == (1, 2)
+    assert plain.log_partition() == pytest.approx(math.log(3))
 
 
 @pytest.mark.parametrize(
