@@ -123,7 +123,7 @@ def doors(use: str) -> list[str]:
 
 
 BARS = {
-    "lines": 38_000,
+    "lines": 38_900,
     "modules": 160,
     "imports, % of code": 8.5,
     "modules with one importer": 35,
