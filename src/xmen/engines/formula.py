@@ -124,9 +124,23 @@ class Formula:
         return _read_dimacs(cls, str(as_path(path, "Formula.from_dimacs(path)")))
 
     @overload
-    def log_partition(self, return_std: Literal[False] = ..., **choices: Any) -> float: ...
+    def log_partition(
+        self,
+        return_std: Literal[False] = ...,
+        seed: Seed = ...,
+        n_cells: int = ...,
+        oracle: str = ...,
+        time_limit: float | None = ...,
+    ) -> float: ...
     @overload
-    def log_partition(self, return_std: Literal[True], **choices: Any) -> tuple[float, float]: ...
+    def log_partition(
+        self,
+        return_std: Literal[True],
+        seed: Seed = ...,
+        n_cells: int = ...,
+        oracle: str = ...,
+        time_limit: float | None = ...,
+    ) -> tuple[float, float]: ...
     def log_partition(
         self,
         return_std: bool = False,
@@ -155,9 +169,25 @@ class Formula:
         return (found[0], found[1]) if return_std else found[0]
 
     @overload
-    def probability(self, literal: int, return_std: Literal[False] = ..., **choices: Any) -> float: ...
+    def probability(
+        self,
+        literal: int,
+        return_std: Literal[False] = ...,
+        seed: Seed = ...,
+        n_cells: int = ...,
+        oracle: str = ...,
+        time_limit: float | None = ...,
+    ) -> float: ...
     @overload
-    def probability(self, literal: int, return_std: Literal[True], **choices: Any) -> tuple[float, float]: ...
+    def probability(
+        self,
+        literal: int,
+        return_std: Literal[True],
+        seed: Seed = ...,
+        n_cells: int = ...,
+        oracle: str = ...,
+        time_limit: float | None = ...,
+    ) -> tuple[float, float]: ...
     def probability(
         self,
         literal: int,
@@ -331,7 +361,8 @@ class Hashed:
         builder.add([builder.exclusive(v + 1, v + 1 + n) for v in others])
         oracle = self._solver(builder, range(1, 2 * n + 1))
         try:
-            return self._refuse_twins(oracle)
+            self._refuse_twins(oracle)
+            return None
         except OracleTimeoutError:
             return oracle
 
@@ -551,8 +582,8 @@ def _read_dimacs(make: type[Formula], path: str) -> Formula:
                 pass
             case ["%", *_]:
                 break
-            case ["p", "cnf", variables, number] if size is None:
-                size = whole(last, [variables, number])
+            case ["p", "cnf", variables, written] if size is None:
+                size = whole(last, [variables, written])
                 if size[0] < 1 or size[1] < 0:
                     raise refuse(
                         last, f"a formula has 1 variable or more and no fewer than 0 clauses, got {line!r:.60}"
