@@ -611,8 +611,8 @@ def _read_dimacs(make: type[Formula], path: str) -> Formula:
         raise refuse(last, f"{len(clauses):,} clauses and {len(xors):,} parities, and the header says {size[1]:,}")
     for number, words in later:
         match words:
-            case ["w", literal, weight] | ["w", literal, weight, "0"] | ["c", "p", "weight", literal, weight, "0"]:
-                (key,) = in_range(number, whole(number, [literal]))
+            case ["w", variable, weight] | ["w", variable, weight, "0"] | ["c", "p", "weight", variable, weight, "0"]:
+                (key,) = in_range(number, whole(number, [variable]))
                 if key in weights:
                     raise refuse(number, f"literal {key} has a weight in line {weights[key][1]} already")
                 weights[key] = _weight(weight), number
