@@ -1,12 +1,13 @@
 """Do the tests of `make test` catch bugs? Small ones are put in, one by one, and the tests that run their line are run.
 
 A mutant turns one comparison, operator or number in the rooms below into another, or leaves out one line. It lives in a
-copy of the source. In a file of compiled loops nothing is compiled, as kernels kept on disk would hide it. A mutant
-survives if every test passes; one that computes several times as long as the tests did is caught.
+copy of the source. In a file of compiled loops nothing is compiled, as kernels kept on disk would hide it. Each ends as
+caught (a test fails), survived (every test passes), too long (stopped after several times what its tests took), or
+no test (none runs its line).
 
 `make mutants` first records which tests run which line (lines.py). A few tests go first: those that caught other
 mutants of the file, and the quickest of each module. Verdicts are added to a file as they come, and a run that was
-stopped goes on from there.
+stopped goes on from there. At the end the tests that caught mutants run without any.
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ import os
 import random
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -135,51 +138,49 @@ def tests_of_lines() -> tuple[dict[tuple[str, int], list[str]], dict[str, float]
     return found, cost
 
 
-def loops(files: list[Path]) -> dict[tuple[str, int], list[tuple[str, int]]]:
-    """For each line of a compiled loop the lines that call it: where loops were compiled, no test is seen in them."""
-    called, inside = defaultdict[str, list[tuple[str, int]]](list), dict[tuple[str, int], str]()
-    for file in files:
-        tree = ast.parse(file.read_text("utf-8"))
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Name | ast.Attribute):
-                called[node.id if isinstance(node, ast.Name) else node.attr].append((str(file), node.lineno))
-            elif isinstance(node, ast.FunctionDef) and any("compiled" in ast.unparse(d) for d in node.decorator_list):
-                inside |= dict.fromkeys(
-                    ((str(file), line) for line in range(node.lineno, node.end_lineno + 1)), node.name
-                )
-
-    def callers(name: str, seen: frozenset[str]) -> list[tuple[str, int]]:
-        outer = {inside[place] for place in called[name] if place in inside} - seen
-        direct = [place for place in called[name] if place not in inside]
-        return direct + [place for other in outer for place in callers(other, seen | {other})]
-
-    return {place: callers(name, frozenset({name})) for place, name in inside.items()}
-
-
-def caught_by(mutant: Mutant, tests: list[str], seconds: float) -> str | None:
-    """The first of the tests that fails on the mutant."""
+@contextmanager
+def tree_with(mutant: Mutant) -> Iterator[Path]:
+    """A folder that looks like the project, with the mutant in its source and the kernels that are kept beside it."""
     with tempfile.TemporaryDirectory() as folder:
-        copy = Path(shutil.copytree(SOURCE, Path(folder) / "xmen"))  # with the kernels that are kept beside it
-        (copy / mutant.file.relative_to(SOURCE)).write_text(mutant.source()[0], "utf-8")
-        listed = Path(folder) / "tests.txt"
+        for item in ROOT.iterdir():
+            if item.name != "src":
+                (Path(folder) / item.name).symlink_to(item)
+        shutil.copytree(ROOT / "src", Path(folder) / "src")
+        (Path(folder) / mutant.file.relative_to(ROOT)).write_text(mutant.source()[0], "utf-8")
+        yield Path(folder)
+
+
+def run(mutant: Mutant, tests: list[str], seconds: float) -> tuple[str, str]:
+    """What became of the mutant, and the first of the tests that fails on it."""
+    in_python = "@compiled" in mutant.file.read_text("utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider", "--tb=no", "-rfE"]
+    command += ["-W", "ignore::RuntimeWarning"] if in_python else []  # numpy's scalars report overflow
+    limit = 30 + int(3 * seconds)
+    with tree_with(mutant) as folder:
+        listed = folder / "tests.txt"
         listed.write_text("\n".join(tests))
-        in_python = "@compiled" in mutant.file.read_text("utf-8")
-        command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider", "--tb=no", "-rfE"]
-        command += ["-W", "ignore::RuntimeWarning"] if in_python else []  # numpy's scalars report overflow
-        limit = 40 + int(4 * seconds)
-        done = subprocess.run(
+        python = {"PYTHONPATH": str(folder / "src"), "NUMBA_DISABLE_JIT": str(int(in_python)), "MPLBACKEND": "Agg"}
+        process = subprocess.Popen(
             [*command, f"@{listed}"],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": folder, "NUMBA_DISABLE_JIT": str(int(in_python)), "MPLBACKEND": "Agg"},
-            capture_output=True,
+            cwd=folder,
+            env={**os.environ, **python},
+            stdout=subprocess.PIPE,
             text=True,
-            check=False,
+            start_new_session=True,
             preexec_fn=partial(resource.setrlimit, resource.RLIMIT_CPU, (limit, limit)),
         )
-    if done.returncode == 0:
-        return None
-    named = [line.split(" ", 1)[1] for line in done.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
-    return next((test for test in tests for line in named if line.startswith(test)), "its time or its import")
+        try:
+            said, _ = process.communicate(timeout=4 * limit)  # one that only waits uses no processor
+        except subprocess.TimeoutExpired:
+            said = ""
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # and what it has started
+            process.wait()
+    if process.returncode <= 0:
+        return ("too long" if process.returncode else "survived"), ""
+    named = [line.split(" ", 1)[1] for line in said.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+    return "caught", next((test for test in tests for line in named if line.startswith(test)), "its import")
 
 
 def main() -> None:
@@ -190,54 +191,49 @@ def main() -> None:
     parser.add_argument("--most", type=float, default=600.0, help="seconds of tests for each mutant, quick ones first")
     chosen = parser.parse_args()
     lines, cost = tests_of_lines()
-    through = loops(sorted(SOURCE.rglob("*.py")))
     files = [file for room in ROOMS for file in sorted((SOURCE / room).rglob("*.py"))]
     files = [file for file in files if not str(file.relative_to(SOURCE)).startswith(ELSEWHERE)]
     everything = [mutant for file in files for mutant in mutants(file)]
     drawn = random.Random(chosen.seed).sample(everything, min(chosen.number, len(everything)))
-    verdicts = FOLDER / f"mutants-{chosen.seed}.txt"
-    known = (
-        dict(line.split("\t", 1)[::-1] for line in verdicts.read_text("utf-8").splitlines())
-        if verdicts.exists()
-        else {}
-    )
+    kept = FOLDER / f"mutants-{chosen.seed}.txt"
+    rows = kept.read_text("utf-8").splitlines() if kept.exists() else []
+    known = {key: (verdict, test) for verdict, test, key in (row.split("\t") for row in rows)}
     catchers = defaultdict[Path, Counter[str]](Counter)
 
-    def judge(mutant: Mutant) -> str:
+    def judge(mutant: Mutant) -> tuple[str, str]:
         words = mutant.source()[1]
         key = f"{mutant.node}.{mutant.part} {words}"
-        if key in known:
-            return f"{known[key]}: {words}"
-        place = str(mutant.file), mutant.line
-        tests = lines.get(place, []) or [test for caller in through.get(place, []) for test in lines.get(caller, [])]
-        tests = sorted(dict.fromkeys(tests), key=cost.__getitem__) if place not in lines else tests
-        total = list(itertools.accumulate(cost[test] for test in tests))
-        tests = [test for test, sum_of_seconds in zip(tests, total, strict=True) if sum_of_seconds <= chosen.most]
-        before = [test for test, _ in catchers[mutant.file].most_common(FIRST) if test in set(tests)]
-        tests = list(dict.fromkeys([*before, *tests]))
-        verdict = "survived" if tests else "no test"
-        for some in (tests[:FIRST], tests[FIRST:]):
-            if some and (test := caught_by(mutant, some, sum(cost[test] for test in some))):
-                catchers[mutant.file][test] += 1
-                verdict = "caught"
-                break
-        if mutant.part is not None:
-            with verdicts.open("a", encoding="utf-8") as file:
-                file.write(f"{verdict}\t{key}\n")
-        return f"{verdict}: {words}"
+        if key not in known:
+            tests = lines.get((str(mutant.file), mutant.line), [])
+            total = itertools.accumulate(cost[test] for test in tests)
+            tests = [test for test, seconds in zip(tests, total, strict=True) if seconds <= chosen.most]
+            before = [test for test, _ in catchers[mutant.file].most_common(FIRST) if test in set(tests)]
+            tests = list(dict.fromkeys([*before, *tests]))
+            verdict, test = ("survived" if tests else "no test"), ""
+            for some in (tests[:FIRST], tests[FIRST:]):
+                if some and verdict == "survived":
+                    verdict, test = run(mutant, some, sum(cost[test] for test in some))
+            known[key] = verdict, test
+            with kept.open("a", encoding="utf-8") as file:
+                file.write(f"{verdict}\t{test}\t{key}\n")
+        verdict, test = known[key]
+        if verdict == "caught":
+            catchers[mutant.file][test] += 1
+        return verdict, words
 
-    for mutant in drawn[:3] if not known else []:
-        if judge(replace(mutant, part=None)).startswith("caught"):
-            sys.exit(f"{mutant.file}:{mutant.line}: a test fails without any mutant: {catchers[mutant.file]}")
     counts: Counter[str] = Counter()
     with ThreadPoolExecutor(chosen.jobs) as pool:
-        for said in pool.map(judge, drawn):
-            verdict = said.split(":")[0]
+        for verdict, words in pool.map(judge, drawn):
             counts[verdict] += 1
             if verdict != "caught":
-                print(said, flush=True)
-    print(f"{counts['caught']} of {len(drawn)} mutants caught ({counts['caught'] / len(drawn):.1%});", end=" ")
-    print(f"{counts['no test']} on lines that no test runs; seed {chosen.seed}, {len(everything):,} to draw from")
+                print(f"{verdict}: {words}", flush=True)
+    for file, caught in catchers.items():  # a test that fails without any mutant has caught none
+        tests = sorted(caught.keys() & cost.keys())
+        verdict, test = run(Mutant(file, 0, 0, None), tests, sum(map(cost.__getitem__, tests)))
+        if tests and verdict != "survived":
+            print(f"{verdict} without any mutant: {file.relative_to(ROOT)}: {test}")
+    print(", ".join(f"{count} {verdict}" for verdict, count in counts.most_common()), end=" ")
+    print(f"of {len(drawn)} mutants; seed {chosen.seed}, {len(everything):,} to draw from")
 
 
 if __name__ == "__main__":
