@@ -78,3 +78,21 @@ def test_misuse():
         d.probability(xm.visit(xm.at(9)))
     with pytest.raises(xm.EngineError, match="n of probability"):
         xm.distribution(grid, None, engine="reject").probability(xm.visit(xm.at(4)), n=0)
+
+
+def test_a_rule_that_does_not_fit_is_answered_by_draws_with_their_error(monkeypatch):
+    """2,000 draws; the truth, by the same question with room, has to lie within four standard errors."""
+    grid = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), horizon=10)
+    truth = xm.distribution(grid, None).probability(xm.no_revisit())
+    d = xm.distribution(grid, None, engine="exact")
+    monkeypatch.setattr("xmen.engines.exact.DEFAULT_MAX_NODES", 20)
+    monkeypatch.setattr(type(d), "mass", lambda self, machine: None)
+    share, error = d.probability(xm.no_revisit(), return_std=True, n=2000, seed=0)
+    assert error == pytest.approx(np.sqrt(share * (1 - share) / 2000))
+    assert 0.0 < abs(share - truth) < 4 * error
+    assert d.probability(xm.no_revisit(), n=2000, seed=0) == share
+    ring = xm.Network(4, 2, [(s, a, (s + 1 + 2 * a) % 4, 1.0) for s in range(4) for a in range(2)])
+    endless = xm.distribution(ring.task(0, 2), None, np.full((4, 2), -1.0))
+    share, error = endless.probability(xm.share(xm.at(1)) <= 0.4, return_std=True, seed=0)
+    assert 0.0 < share < 1.0
+    assert error > 0.0

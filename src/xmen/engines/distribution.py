@@ -193,22 +193,18 @@ class Distribution(ABC):
     def probability(self, rules: Rules, return_std: bool = False, n: int = 1000, seed: Seed = None) -> Any:
         """The probability that a trajectory keeps further rules, too.
 
-        By the exact engine it is exact: the mass of what keeps both, over Z. Other engines take the share of n draws.
+        By the exact engine it is exact: the mass of what keeps both, over Z. Where its product has no room for the
+        rules, and by other engines, it is the share of n draws: ask for its error.
 
         Parameters
         ----------
         rules
             A constraint, or several, all of which have to hold.
         return_std
-            Also return a standard error, which is 0 where the engine is exact, and leaves out the factor `delta` by
+            Also return a standard error, which is 0 where the answer is exact, and leaves out the factor `delta` by
             which the xor engine's draws may be off.
         n, seed
-            How many draws, where the engine takes them, and their seed.
-
-        Raises
-        ------
-        ProductTooLargeError
-            When the exact engine cannot multiply these rules as well.
+            How many draws, where it takes them, and their seed.
 
         Examples
         --------

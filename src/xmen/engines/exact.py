@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from xmen.constraints.constraint import Constraint
 from xmen.engines.distribution import Distribution, Guarantee, Law, Rules, Seed
-from xmen.errors import DivergenceError
+from xmen.errors import DivergenceError, ProductTooLargeError
 from xmen.machines.tables import CompiledConstraint, as_trajectories, release, require_valid
 from xmen.options import require_whole
 from xmen.product.best import best_walk, best_walks
@@ -133,7 +133,10 @@ class ExactDistribution(Distribution):
         machine = None if self.world.unbounded else join(further, self.world.max_length)
         mass = self.mass(machine)
         if mass is None or mass.kept == 0.0 < mass.broken:  # no room, or too unlikely for ordinary numbers
-            share = math.exp(min(0.0, self.log_probability(further, DEFAULT_MAX_NODES)))
+            try:
+                share = math.exp(min(0.0, self.log_probability(further, DEFAULT_MAX_NODES)))
+            except ProductTooLargeError:
+                return super().probability(rules, return_std, n, seed)  # type: ignore[call-overload]
         else:
             share = mass.kept if mass.broken > 0.5 else 1.0 - mass.broken  # the one that loses no digits
         return (share, 0.0) if return_std else share
