@@ -140,7 +140,7 @@ def test_trajectories_for_other_libraries(library):
     ("text", "message"),
     [
         ("a,b\n1,2\n", "expected a column demo or .*, got the columns a, b"),
-        ("demo,action\n0,1\n", "expected a column state, cell, node, or x and y"),
+        ("demo,action\n0,1\n", "expected a column state, cell, node, link, or x and y"),
         ("demo,Demo,state\n", "two columns have the same name"),
         ("demo,state\n0\n", "line 2: expected 2 fields"),
         ("demo,state\n,1\n", "line 2: there is nothing in the column demo"),

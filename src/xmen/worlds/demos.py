@@ -7,22 +7,42 @@ A `.csv` file has one row per position, of which the last has no action; a `.jso
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice, pairwise
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import numpy as np
 
 from xmen import errors
-from xmen.errors import FileFormatError, Message, TrajectoryError, XmenError, joined
+from xmen.errors import FileFormatError, Message, TrajectoryError, WorldError, XmenError, joined
 from xmen.files import as_path, write_whole
+from xmen.options import require_choice
 from xmen.worlds.mdp import MDP
-from xmen.worlds.names import Given, Names, some, words
+from xmen.worlds.names import Given, Names, is_missing, some, whole, words
 from xmen.worlds.network import Network
-from xmen.worlds.tables import RecordedDemos, as_table, demo_columns, from_records, from_table, read_json, read_table
+from xmen.worlds.tables import (
+    ACTION,
+    DEMO,
+    STATE,
+    STEP,
+    RecordedDemos,
+    Table,
+    as_table,
+    columns_beside,
+    demo_columns,
+    from_records,
+    from_table,
+    read_json,
+    read_table,
+    refuse_rows,
+)
 from xmen.worlds.trajectory import Trajectory
+
+if TYPE_CHECKING:
+    from xmen.worlds.from_networkx import RoadNetwork
 
 
 def read_demos(source: Any, world: Any = None, *, states: Given = None, actions: Given = None) -> RecordedDemos:
@@ -133,43 +153,102 @@ def _suffix(file: Path, others: tuple[str, ...] = ()) -> str:
     return suffix
 
 
-# ---- Trips through a network: the columns start, goal and path
+# ---- Trips through a network: a row with a path for each, or a row for each link or node
 
 
-def read_trips(source: str | PathLike[str] | Any, network: Network) -> list[Trajectory]:
+WIDE = ("path", "nodes", "links")
+ORDER = (*STEP, "order", "sequence", "seq")
+
+
+def read_trips(
+    source: str | PathLike[str] | Any,
+    network: Network,
+    *,
+    parallel: str | None = "length",
+    errors: Literal["raise", "skip"] = "raise",
+) -> RecordedDemos:
     """Trips through a network from a file or a table, every one checked.
 
     Parameters
     ----------
     source
-        A .csv file with the columns start, goal and path (states joined by "_" or spaces, links as "(u, v)" or
-        "(u, v, key)"), a .jsonl file of objects with these names (path a list), a pandas or polars frame with these
-        columns, or a list of paths. Other columns are ignored; start and goal may be left out, and where they are there
-        they have to be the ends of the path.
+        A .csv file, a pandas or polars frame or a dict of columns, a .jsonl file of objects, or a list of paths. Either
+        a row is a trip, with its `path` (states joined by "_" or spaces, links as "(u, v)" or "(u, v, key)"; or a
+        list), and perhaps its start and goal, which then have to be the ends of it. Or a row is a position: columns
+        `trip`, `order` (which goes up by one; without it rows count as they stand), and `link`, `node`, `state`, or `u`
+        and `v` and perhaps `key`. Other columns become `metadata`.
     network
         States are its numbers or, for a network made from a graph, the names of links or nodes. Names come first, in
-        every kind of source; where some name is an integer, all integers are names.
+        every kind of source; where some name is an integer, all integers are names. Where links are the states, a path
+        may also go by nodes: it does where one of them is called so, and in a column `nodes` or `node`; numbers of
+        links that nodes are called as well need a column `links` or `link`. Beside `node`, `key` is that of the link to
+        the next one.
+    parallel
+        The feature whose least value chooses among links that join the same nodes, where no key does. None: refuse.
+    errors
+        "raise": one error lists the bad rows with their lines. "skip": trips with a bad row are left out, and counted.
 
     Returns
     -------
     list of Trajectory
-        In the order of the rows.
+        In the order of the rows, with `metadata`, one dict for each, and `left_out`, one sentence for each trip or row
+        that was left out.
 
     Raises
     ------
     FileFormatError
-        Where the file or a row cannot be read.
+        Where the file or a row cannot be read, or nothing is left.
     InvalidDemonstrationError
         Where a trip is not possible, with its row.
+
+    Examples
+    --------
+    >>> import networkx as nx
+    >>> roads = nx.MultiDiGraph([("a", "b", {"length": 5.0}), ("a", "b", {"length": 2.0}), ("b", "c", {"length": 1.0})])
+    >>> network = Network.from_networkx(roads)
+    >>> rows = {"trip": [7, 7, 7, 8, 8], "order": [1, 2, 3, 1, 2], "node": ["a", "b", "c", "a", "z"]}
+    >>> trips = read_trips(rows, network, errors="skip")
+    >>> [network.names[state] for state in trips[0].states], trips.metadata
+    ([('a', 'b', 1), ('b', 'c', 0)], [{'trip': 7}])
+    >>> trips.left_out
+    ["columns, row 4: 'z' is no node of the network"]
     """
-    trips = [_trip(entry, network, row, where) for row, (where, entry) in enumerate(_trip_records(source))]
+    require_choice("errors", errors, ("raise", "skip"))
+    reader, trips, bad = _TripReader(network, parallel), RecordedDemos(), list[list[XmenError]]()  # of a trip or a row
+    for index, trip in enumerate(_recorded_trips(source, bad, errors == "skip", reader.links)):
+        wrong = list(trip.wrong)
+        found = None if wrong else reader.read(trip, index, wrong)
+        if found is None:
+            bad.append(wrong)
+        else:
+            trips.add(found, trip.beside)
+    if errors == "raise":
+        refuse_rows([error for one in bad for error in one])
+    trips.left_out = ["; ".join(map(str, one)) for one in bad]
     if not trips:
-        raise FileFormatError(f"{source!r:.60} has no trips")
+        why = f" that can be read: {some(trips.left_out, 2)}" if bad else ""
+        raise FileFormatError(f"{source!r:.60} has no trips{why}")
     return trips
 
 
-def _trip_records(source: Any) -> Iterator[tuple[str, Any]]:
-    """Each trip as a dict, with the words for where it is."""
+class _RecordedTrip(NamedTuple):
+    """A trip as it was written down: its names, where each of them is (or all), and what else is known of it."""
+
+    names: Sequence[Any]
+    where: Sequence[str] | str
+    kind: str
+    beside: dict[str, Any]
+    wrong: Sequence[XmenError]
+    ends: Mapping[str, Any] = MappingProxyType({})
+    keys: Sequence[Any] | None = None  # of links between nodes, or actions between states
+
+    def at(self, position: int = 0) -> str:
+        """Where a name is."""
+        return self.where if isinstance(self.where, str) else self.where[position]
+
+
+def _recorded_trips(source: Any, bad: list[list[XmenError]], skip: bool, links: bool) -> Iterator[_RecordedTrip]:
+    """Each trip as it was written down; rows that belong to none of them are noted as bad."""
     if isinstance(source, list | tuple):
         for index, path in enumerate(source):
             if not isinstance(path, Iterable) or (isinstance(path, str) and len(words(path)) < 2):
@@ -177,45 +256,160 @@ def _trip_records(source: Any) -> Iterator[tuple[str, Any]]:
                     f"read_trips(source, ...): a list holds paths, each a list of states, got {source!r:.60}; row "
                     f"{index} is the single {path!r:.60}; write one trip as [[...]]"
                 )
-            yield f"row {index}", path if isinstance(path, Mapping) else {"path": path}
+            yield _wide(f"row {index}", path if isinstance(path, Mapping) else {"path": path})
         return
-    table = as_table(source)
+    table, broken = as_table(source), list[XmenError]()
     if table is None:
         file = as_path(source, "read_trips(source, ...)")
         if file.suffix.lower() == ".jsonl":
-            yield from read_json(file)
+            for where, entry in read_json(file):
+                yield _wide(where, entry)
             return
         if file.suffix.lower() != ".csv":
             kinds = "trips are .csv or .jsonl files or a DataFrame"
             raise FileFormatError(f"{file}: {kinds}, got the suffix {file.suffix!r}")
-        table = read_table(file)
-    yield from table.rows()
+        table = read_table(file, wrong=broken)
+    bad += [[error] for error in broken]
+    wide = table.role(*WIDE)
+    if wide is not None:
+        for where, entry in table.rows():
+            yield _wide(where, {wide: None, **entry})
+        return
+    if skip and table.role(*ORDER) is None:
+        refuse_rows(broken)  # one left out could not be missed in its trip
+    yield from _long(table, bad, links)
 
 
-def _trip(entry: Any, network: Network, row: int, where: str) -> Trajectory:
-    path = entry.get("path") if isinstance(entry, Mapping) else None
-    if path is None:
-        raise FileFormatError(f"{where}: expected a column or field 'path', got {entry!r:.60}")
-    names = path if isinstance(path, Iterable) and not isinstance(path, str) else words(str(path))
-    try:
-        states = [network.read_state(name) for name in names]
-        if not states:
-            raise FileFormatError(f"{where}: the path is empty")
-        for column, state in (("start", states[0]), ("goal", states[-1])):
-            given = entry.get(column)
-            if given is not None and network.read_state(given) != state:
-                shown = network.describe_state(state)
-                raise FileFormatError(f"{where}: {column} is {given!r}, but the path has {shown} there")
-        trajectory = network.along(states)
-    except FileFormatError:
-        raise
-    except XmenError as error:
-        raise errors.InvalidDemonstrationError(f"{where}: {error}", index=row) from None
-    problem = network.problem(trajectory)
-    if problem is not None:
-        position, why = problem
-        raise errors.InvalidDemonstrationError(f"{where}: {why} (position {position})", index=row, position=position)
-    return trajectory
+def _wide(where: str, entry: Any) -> _RecordedTrip:
+    """A trip that is one row or object."""
+    kind = next((name for name in WIDE if isinstance(entry, Mapping) and name in entry), None)
+    if kind is None:
+        missing = FileFormatError(f"{where}: expected a column or field 'path', got {entry!r:.60}")
+        return _RecordedTrip((), where, "path", {}, [missing])
+    path = entry[kind]
+    listed = isinstance(path, Iterable) and not isinstance(path, str)
+    names = list(path) if listed else [] if is_missing(path) else words(str(path))
+    wrong = [] if names else [FileFormatError(f"{where}: the {kind} of this trip is empty")]
+    ends = {end: entry[end] for end in ("start", "goal") if not is_missing(entry.get(end))}
+    beside = {name: value for name, value in entry.items() if name not in (kind, *ends)}
+    return _RecordedTrip(names, where, kind, beside, wrong, ends)
+
+
+def _long(table: Table, bad: list[list[XmenError]], links: bool) -> Iterator[_RecordedTrip]:
+    """Trips from a table with a row for each position."""
+    trip, order, columns = table.role(*DEMO), table.role(*ORDER), table.columns
+    single = table.role("link", "node", *STATE)
+    pair = ("u", "v", "key") if "key" in columns else ("u", "v")
+    used = (single,) if single is not None else pair if {"u", "v"} <= set(columns) else ()
+    if trip is None or not used:
+        got = f"got the columns {', '.join(columns) or '(none)'}"
+        expected = "expected a column path; or trip, order and one of link, node, state, or u and v"
+        raise FileFormatError(f"{table.header}: {expected}; {got}")
+    key = table.role("key") if links and single == "node" else table.role(*ACTION)
+    rows_of: dict[str, list[int]] = {}
+    for row, label in enumerate(columns[trip]):
+        if is_missing(label):
+            bad.append([FileFormatError(f"{table.where(row)}: there is nothing in the column {trip}")])
+        else:
+            rows_of.setdefault(str(label).strip(), []).append(row)
+    others = [name for name in columns if name not in (trip, order, key, *used)]
+    for label, rows in rows_of.items():
+        said: list[tuple[int, str]] = []
+        if order is None:
+            if rows[-1] - rows[0] >= len(rows):
+                said.append((rows[0], "its rows do not stand together, and there is no column order"))
+        else:
+            number = {row: whole(columns[order][row]) for row in rows}
+            said += [(row, f"{order} is no number 0, 1, 2, ...") for row in rows if number[row] is None]
+            if not said:
+                rows = sorted(rows, key=lambda row: number[row] or 0)
+                pairs = ((after, number[after], number[row]) for row, after in pairwise(rows))
+                said += [(row, f"{order} {n} follows {m}") for row, n, m in pairs if n != (m or 0) + 1]
+        for row in rows:
+            empty = [name for name in used[:2] if is_missing(columns[name][row])]
+            said += [(row, f"there is nothing in the column {name}") for name in empty]
+        named = [tuple(columns[name][row] for name in used if not is_missing(columns[name][row])) for row in rows]
+        yield _RecordedTrip(
+            named if single is None else [columns[single][row] for row in rows],
+            [table.where(row) for row in rows],
+            "nodes" if single == "node" else "links",
+            {trip: columns[trip][rows[0]], **columns_beside(table, others, rows)},
+            [FileFormatError(f"{table.where(row)}, trip {label!r:.60}: {what}") for row, what in said],
+            keys=None if key is None else [columns[key][row] for row in rows],
+        )
+
+
+class _TripReader:
+    """Reads trips through one network; every name is understood once."""
+
+    def __init__(self, network: Network, parallel: str | None) -> None:
+        self.network, self.roads, self.parallel = network, cast("RoadNetwork", network), parallel
+        self.links = getattr(network, "joins_nodes", False)
+        if self.links and parallel not in (None, "length"):
+            self.roads.select(cast(str, parallel))  # refuses what is not there
+        self.understood: dict[tuple[str, str], Any] = {}
+
+    def read(self, trip: _RecordedTrip, index: int, wrong: list[XmenError]) -> Trajectory | None:
+        """The trajectory; None where something is wrong with it, which is noted."""
+
+        def each(understand: Callable[[Any], Any], values: Iterable[Any]) -> list[Any]:
+            found = []
+            for position, value in enumerate(values):
+                try:
+                    found.append(self._once(understand, value))
+                except XmenError as error:
+                    wrong.append(errors.InvalidDemonstrationError(f"{trip.at(position)}: {error}", index=index))
+            return found
+
+        # Names come first: what nodes are called are nodes, also where they could be numbers of links.
+        by_nodes = self.links and trip.kind != "links"
+        if by_nodes and trip.kind == "path":
+            by_nodes = any(self._once(self.roads.node, name) is not None for name in trip.names)
+        understand = self._node if by_nodes else self._state
+        places = each(understand, trip.names)
+        for end, given in {} if wrong else trip.ends.items():
+            place = places[0 if end == "start" else -1]
+            if each(understand, [given]) not in ([place], []):
+                shown = repr(place) if by_nodes else self.network.describe_state(place)
+                wrong.append(FileFormatError(f"{trip.at()}: {end} is {given!r}, but the path has {shown} there"))
+        if by_nodes and len(places) < 2 and not wrong:
+            wrong.append(FileFormatError(f"{trip.at()}: a trip along links has two nodes or more, got {places}"))
+        noted = [None if is_missing(key) else key for key in trip.keys or [None] * len(places)][:-1]
+        actions = None
+        if by_nodes and not wrong:
+            steps = zip(pairwise(places), noted, strict=True)
+            places = each(self._state, (ends if key is None else (*ends, key) for ends, key in steps))
+        elif any(key is not None for key in noted):
+            actions = each(self.network.read_action, noted)
+        if wrong:
+            return None
+        try:
+            tau = self.network.along(places) if actions is None else Trajectory(places, actions)
+            at, why = self.network.problem(tau) or (None, "")
+        except XmenError as error:
+            at, why = -1, str(error)
+        if at is None:
+            return tau
+        text, position = f"{trip.at()}: {why}", None if at < 0 else at
+        text += "" if position is None else f" (position {position})"
+        wrong.append(errors.InvalidDemonstrationError(text, index=index, position=position))
+        return None
+
+    def _once(self, understand: Callable[[Any], Any], name: Any) -> Any:
+        """What a name means, as it was understood the first time."""
+        name = name.tolist() if isinstance(name, np.ndarray | np.generic) else name
+        key = understand.__name__, repr(name)
+        if key not in self.understood:
+            self.understood[key] = understand(name)
+        return self.understood[key]
+
+    def _node(self, name: Any) -> Any:
+        if (found := self.roads.node(name)) is None:
+            raise WorldError(f"{name!r:.60} is no node of the network")
+        return found
+
+    def _state(self, name: Any) -> int:
+        return self.roads.link(name, self.parallel) if self.links else self.network.read_state(name)
 
 
 # ---- The check that a world and rules allow demonstrations, with all that is wrong in one error

@@ -18,7 +18,7 @@ from xmen.errors import WorldError, extra_module, foreign_errors
 from xmen.events import Event, at, doing
 from xmen.files import XML, unpack_whole
 from xmen.worlds.mdp import MDP
-from xmen.worlds.names import Places, hashable, some
+from xmen.worlds.names import Places, hashable, some, whole
 from xmen.worlds.network import Network
 from xmen.worlds.trajectory import Trajectory
 from xmen.worlds.transitions import require_index
@@ -332,6 +332,48 @@ class RoadNetwork(Network):
     @cached_property
     def _places(self) -> Places:
         return Places(self.names)
+
+    @cached_property
+    def _joined(self) -> Places | None:
+        """The nodes that links join; None where nodes are the states."""
+        names: Any = self.names
+        links = all(isinstance(name, tuple) and len(name) in (2, 3) for name in names)
+        steps = zip(self.source.tolist(), self.target.tolist(), strict=True)
+        if not links or not all(names[i][1] == names[j][0] for i, j in steps):
+            return None
+        return Places(tuple(dict.fromkeys(node for name in names for node in name[:2])))
+
+    @property
+    def joins_nodes(self) -> bool:
+        """Whether links, which join nodes, are the states."""
+        return self._joined is not None
+
+    def node(self, name: Any) -> Hashable | None:
+        """The node of this name that links join; None where there is none, or nodes are the states."""
+        found = None if self._joined is None else self._joined.named(name)
+        return None if found is None or self._joined is None else self._joined.names[found]
+
+    def link(self, name: Any, parallel: str | None) -> int:
+        """The state of a link as `state` has it; of several from u to v the one with the least of a feature."""
+        if isinstance(name, tuple) and len(name) in (2, 3):
+            ends = [self.node(end) for end in name[:2]]  # as the graph has them
+            name = name if None in ends else (*ends, *(key if whole(key) is None else whole(key) for key in name[2:]))
+        found = self._places.between(name)
+        if len(found) > 1 and parallel in self.feature_names:
+            among = np.isin(self.target, found)
+            pair = self.source[among].astype(np.int64) * self.n_actions + self.action[among]
+            columns = [column for column in (parallel, absent(parallel)) if column in self.feature_names]
+            values = self.features[pair][:, [self.feature_names.index(column) for column in columns]].toarray()
+            known = dict(zip(self.target[among].tolist(), values.tolist(), strict=True))
+            if len(known) == len(found) and not any(any(value[1:]) for value in known.values()):
+                return min(found, key=lambda link: known[link][0])
+        return self.state(name)
+
+    def state_fields(self, state: int) -> dict[str, Any]:
+        """The link or node by its name, where a file can tell all names apart."""
+        if not self._places.distinct:
+            return super().state_fields(state)
+        return {"node" if self._joined is None else "link": self.names[state]}
 
     def state(self, name: Any) -> int:
         """The state of a link (u, v, key), or (u, v) where only one leads so, or of a node.

@@ -226,21 +226,28 @@ class Places:
         """Whether some name is an integer, or looks like one in a file."""
         return any(_INTEGER.fullmatch(str(name)) for name in self.names)
 
+    def named(self, place: Any) -> int | None:
+        """The number of the one that has this name; None where none has."""
+        if (found := _own(self._numbers, hashable(place))) is not None:
+            return found
+        return next((self._texts[text] for text in _texts_of(place) if text in self._texts), None)
+
+    def between(self, place: Any) -> list[int]:
+        """The numbers of all links (u, v, key) that are meant by (u, v)."""
+        found = (self._parallel.get(text) for text in _texts_of(place))
+        return [self._numbers[link] for link in next(filter(None, found), [])]
+
     def state(self, place: Any) -> int:
         """The number of the state that is meant."""
         place = hashable(place)
-        if (found := _own(self._numbers, place)) is not None:
-            return found
         number = whole(place)
-        for text in (_spelled(place), str(number)):
-            if text in self._texts:
-                return self._texts[text]
-            if text in self._parallel:
-                first, *others = self._parallel[text]
-                if others:
-                    keys = ", ".join(repr(link) for link in (first, *others))
-                    raise WorldError(f"{place!r:.60} is {len(others) + 1} parallel links: write one of {keys}")
-                return self._numbers[first]
+        if (found := self.named(place)) is not None:
+            return found
+        if parallel := self.between(place):
+            if len(parallel) > 1:
+                keys = ", ".join(repr(self.names[link]) for link in parallel)
+                raise WorldError(f"{place!r:.60} is {len(parallel)} parallel links: write one of {keys}")
+            return parallel[0]
         if number is not None and not self.integers and number < len(self.names):
             return number
         hint = ""
@@ -260,6 +267,11 @@ def words(path: str) -> list[str]:
     if not path.lstrip().startswith("["):
         return _WORDS.findall(path)
     return [word.strip("'\"") for word in _LISTED.findall(path)]
+
+
+def _texts_of(place: Any) -> tuple[str, str]:
+    """How a file may have it: as it is, and 3.0 as 3."""
+    return _spelled(hashable(place)), str(whole(place))
 
 
 def _spelled(name: Any) -> str:

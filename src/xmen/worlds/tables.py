@@ -67,7 +67,7 @@ class Table:
     def state(self, columns: tuple[str, ...], row: int, names: Names) -> int:
         """The state in a row."""
         value = tuple([self.columns[column][row] for column in columns])
-        return names.state(value if len(value) > 1 else value[0], named=columns == ("node",))
+        return names.state(value if len(value) > 1 else value[0], named=columns[0] in NAMED)
 
     def rows(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Each row with where it is, without the fields that are empty."""
@@ -75,8 +75,12 @@ class Table:
             yield self.where(row), {n: v for n, v in zip(self.columns, values, strict=True) if not is_missing(v)}
 
 
-def read_table(file: Path, text: str | None = None) -> Table:
-    """The table in a CSV file, whose first line names the columns; or in a text that is called so."""
+def read_table(file: Path, text: str | None = None, wrong: list[XmenError] | None = None) -> Table:
+    """The table in a CSV file, whose first line names the columns; or in a text that is called so.
+
+    Rows with too many or too few fields are left out and noted in `wrong`; without it they are refused.
+    """
+    bad: list[XmenError] = [] if wrong is None else wrong
     stream = io.StringIO(read_text(file) if text is None else text, newline="")
     delimiter = max(",;\t", key=stream.readline().count)  # the first of equals: a comma
     stream.seek(0)
@@ -93,15 +97,31 @@ def read_table(file: Path, text: str | None = None) -> Table:
             if not "".join(fields).strip():
                 continue
             if len(fields) != len(header):
-                raise FileFormatError(
-                    f"{file}, line {reader.line_num}: expected {len(header)} fields ({delimiter.join(header)!r:.120}), "
-                    f"got {len(fields)}: {delimiter.join(fields)!r:.120}"
-                )
+                expected = f"expected {len(header)} fields ({delimiter.join(header)!r:.120})"
+                got = f"got {len(fields)}: {delimiter.join(fields)!r:.120}"
+                bad.append(FileFormatError(f"{file}, line {reader.line_num}: {expected}, {got}"))
+                continue
             kept.append(fields)
             lines.append(reader.line_num)
     except csv.Error as error:
         raise FileFormatError(f"{file}, line {reader.line_num}: not valid CSV: {error}") from None
+    if wrong is None:
+        refuse_rows(bad)
     return Table(str(file), header, zip(*kept, strict=True) if kept else [()] * len(header), lines)
+
+
+MOST_ROWS = 10  # that a message lists
+
+
+def refuse_rows(bad: Sequence[XmenError]) -> None:
+    """Raise an error about all bad rows, if there are any: one as it is, of several the first ten."""
+    if not bad:
+        return
+    if len(bad) > 1:
+        more = [f"and {len(bad) - MOST_ROWS:,} more"] if len(bad) > MOST_ROWS else []
+        lines = [f"{len(bad):,} rows cannot be read:", *map(str, bad[:MOST_ROWS]), *more]
+        bad[0].args = ("\n  ".join(lines),)
+    raise bad[0]
 
 
 def as_table(source: Any) -> Table | None:
@@ -160,7 +180,8 @@ def _parse(text: str, where: str) -> Any:
 
 DEMO = ("demo", "demonstration", "trajectory", "episode", "trip")
 STEP = ("step", "t", "position")
-STATE = ("state", "cell", "node")
+STATE = ("state", "cell", "node", "link")
+NAMED = ("node", "link")  # columns in which a number is first of all a name
 ACTION = ("action", "move")
 
 
@@ -170,6 +191,7 @@ class RecordedDemos(list[Trajectory]):
     def __init__(self, demos: Iterable[Trajectory] = (), metadata: Iterable[dict[str, Any]] = ()) -> None:
         super().__init__(demos)
         self.metadata = list(metadata) or [{} for _ in self]
+        self.left_out: list[str] = []  # why, one sentence for each that was
 
     def add(self, demo: Trajectory, record: dict[str, Any]) -> None:
         """One more, and what was written down beside it."""
@@ -218,13 +240,13 @@ def from_table(table: Table, names: Names) -> RecordedDemos:
                 if noted and not last:
                     actions.append(names.action(taken[position]))
             row = rows[0]
-            demos.add(names.along(states, actions if noted else None), _beside(table, others, rows))
+            demos.add(names.along(states, actions if noted else None), columns_beside(table, others, rows))
         except XmenError as error:
             raise FileFormatError(f"{table.where(row)}, demonstration {label!r:.60}: {error}") from None
     return demos
 
 
-def _beside(table: Table, others: Iterable[str], rows: Sequence[int]) -> dict[str, Any]:
+def columns_beside(table: Table, others: Iterable[str], rows: Sequence[int]) -> dict[str, Any]:
     """The values of the other columns for one demonstration."""
     found = {}
     for name in others:
@@ -322,7 +344,7 @@ def read_costs(file: Path, world: Transitions | None = None) -> tuple[Ints, str 
             if action is not None:
                 place += (names.action(table.columns[action][row]),)
             elif successor is not None:
-                after = names.state(table.columns[successor][row], named=state == ("node",))
+                after = names.state(table.columns[successor][row], named=state[0] in NAMED)
                 place += (_only_action(place[0], after, world),)
             for what, number, size in zip(("state", "action"), place, sizes, strict=False):
                 if number >= size:
