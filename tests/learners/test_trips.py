@@ -138,7 +138,6 @@ def test_fixed_and_penalised_weights_of_an_ordinary_world():
         ({"l2": -1.0}, "l2 is a number"),
         ({"fixed": {3: 1.0}}, "numbered 0 to 2"),
         ({"fixed": {0: np.nan}}, "finite number"),
-        ({"fixed": {0: 1.0, 1: 1.0, 2: 1.0}}, "nothing to learn"),
         ({"method": "cells"}, "every trip through a network"),
         ({"given": "start"}, "already"),
         ({"discount": 0.9}, "needs a horizon"),

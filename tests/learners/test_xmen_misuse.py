@@ -70,7 +70,7 @@ def test_bad_weights(weights, message):
         ({"discount": 1.5}, xm.EngineError, "discount"),
         ({"l2": -1.0}, xm.EngineError, "l2"),
         ({"tol": np.nan}, xm.EngineError, "tol"),
-        ({"max_iter": 0}, xm.EngineError, "max_iter"),
+        ({"max_iter": -1}, xm.EngineError, "max_iter"),
         ({"resume": True}, xm.EngineError, "checkpoint"),
         ({"method": "exact", "max_nodes": 3}, xm.ProductTooLargeError, "3"),
         ({"constraint": "visit(at(3))"}, xm.ConstraintError, "constraint"),

@@ -1,9 +1,11 @@
 """What all learners share: settings, checks, and the use of what was learned."""
 
 import inspect
+import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, fields, replace
 from functools import wraps
 from importlib import import_module
@@ -22,7 +24,14 @@ from xmen.engines.distribution import Distribution, Law, Seed, as_constraint, ch
 from xmen.engines.exact import AtHand, ExactDistribution
 from xmen.engines.settings import EngineSettings
 from xmen.engines.trips import trip_likelihoods
-from xmen.errors import EngineError, InvalidDemonstrationError, NotFittedError, RewardError, TrajectoryError
+from xmen.errors import (
+    DivergenceError,
+    EngineError,
+    InvalidDemonstrationError,
+    NotFittedError,
+    RewardError,
+    TrajectoryError,
+)
 from xmen.learners.summary import Summary, known_names, log_likelihood, mean_uses, spelled
 from xmen.machines.tables import MachineTable
 from xmen.methods import runs
@@ -281,6 +290,43 @@ class Learner(Estimator, ABC):
         self._forget("_validation")
         self._fitted_on = found
         return self
+
+    def with_features(self, features: ArrayLike) -> Self:
+        """The same weights on other features, a scenario: a model of its own, and this one stays as it is.
+
+        Parameters
+        ----------
+        features
+            As the learner takes them, with as many columns as there are weights, in the same order.
+
+        Returns
+        -------
+        Learner
+            Fitted, with these features: `distribution`, `score`, `flows`, `closure` and so on answer under them.
+
+        Raises
+        ------
+        EngineError
+            Where the reward is not one of linear weights on features.
+        RewardError
+            Where the features do not fit the world or the weights.
+        """
+        self._require_fitted()
+        if "features" not in self.setting_names() or not isinstance(self.reward_, LinearReward):
+            raise EngineError(f"with_features is of linear weights; this reward is a {type(self.reward_).__name__}.")
+        found = read_features(features, self.world)
+        if found.d != len(self.weights_):
+            raise RewardError(f"these are {found.d} features, and the model has {len(self.weights_)} weights.")
+        scenario = self._under(found.reward(self.weights_))
+        scenario.features = features  # type: ignore[attr-defined]
+        return scenario
+
+    def _under(self, reward: Reward) -> Self:
+        """A model with all settings of this one and another reward."""
+        other = copy(self)  # without what was compiled
+        other._forget("covariance_", "robust_covariance_", "log_likelihood_")
+        other.reward_ = reward
+        return other
 
     def _read_features(self) -> Features:
         """The features of this fit, read once."""
@@ -548,6 +594,9 @@ class Learner(Estimator, ABC):
         else:
             covariance, robust = self._information(asked).covariances(groups, vars(self).get("gradient_noise_"))
             total = log_likelihood(self, asked)
+            total["null"] = (
+                math.nan if total["error"] else self._null_likelihood(asked)
+            )  # drawn again, it costs as much
             # What was asked of groups or of other demonstrations is not kept: the next plain question is of the fit.
             if groups is None and not known and (demos is None or fitted_on is None):
                 self.covariance_, self.robust_covariance_, self.log_likelihood_ = covariance, robust, total
@@ -559,7 +608,19 @@ class Learner(Estimator, ABC):
         plain, other = (np.where(fixed, np.nan, np.sqrt(np.maximum(np.diag(one), 0.0))) for one in (covariance, robust))
         found = tuple(map(str, names)), weights, plain, other, total["sum"], int(total["n"]), covariance, robust
         said = self._summary_notes(), groups is not None, total["error"], spelled(self._rule())
-        return Summary(*found, *said, None if asked is None else mean_uses(asked))
+        return Summary(*found, *said, None if asked is None else mean_uses(asked), total.get("null", math.nan))
+
+    def _null_likelihood(self, demos: Demonstrations) -> float:
+        """The log-likelihood with 0 for every weight that is not fixed; nan where that diverges.
+
+        Without weights ever longer trips of a network without a horizon may all be as likely.
+        """
+        fixed = np.isin(np.arange(len(self.weights_)), list(getattr(self, "fixed", None) or ()))
+        null = self._under(self._read_features().reward(np.where(fixed, self.weights_, 0.0)))
+        try:
+            return demos.mean(null._log_likelihoods(demos)[0]) * len(demos)
+        except DivergenceError:
+            return math.nan
 
     def _information(self, demos: Demonstrations) -> Information:
         """Curvature and scores at the learned weights, from demonstrations."""
@@ -688,6 +749,21 @@ class GradientLearner(Learner):
         network = reward if self.reward is not None and isinstance(reward, NeuralReward) else self.reward
         settings = self._fit_settings().changed(start=weights, memory=last.get("optimiser_state_"))
         return settings, network if network is None or self.in_place else network.copy()
+
+    def _evaluates(self) -> bool:
+        """Whether there is nothing to learn: no iteration, or no weight that is not fixed; then it is all done here."""
+        if self.reward is not None:
+            return False
+        settings, _ = self._begin()
+        features = self._read_features()
+        coordinates = settings.coordinates(features.d)
+        if settings.max_iter != 0 and len(coordinates.free):
+            return False
+        given = np.zeros(features.d) if settings.start is None else settings.start
+        self._learned(
+            features.reward(coordinates.full(given[coordinates.free])), Monitor(None), not len(coordinates.free)
+        )
+        return True
 
     def _drive(self, run: runs.Run[Any], demos: Demonstrations, apart: tuple[str, ...], **more: Any) -> runs.Outcome:
         """Take the run to its end, and keep what was learned; checkpoints agree in `more` and all but `apart`."""

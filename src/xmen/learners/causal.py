@@ -319,6 +319,8 @@ class CausalXMEN(GradientLearner):
 
     def _fit(self, demos: Demonstrations) -> None:
         loss = self._loss(demos)
+        if self._evaluates():
+            return
         settings, reward = self._begin()
         if reward is None:
             features = self._read_features()

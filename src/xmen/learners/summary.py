@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -9,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csc_matrix
-from scipy.stats import chi2
+from scipy.stats import chi2, norm
 
 from xmen.constraints.constraint import And, Constraint
-from xmen.errors import EngineError
+from xmen.errors import EngineError, extra_module
 from xmen.methods.demonstrations import Demonstrations
 from xmen.rewards.linear import Features, Floats, StateFeatures, read_features
 from xmen.worlds.from_networkx import GraphWorld, RoadNetwork
@@ -99,7 +100,9 @@ class Summary:
     All arrays are (d,). `standard_errors` come from the Hessian, `robust_errors` from the scores of the demonstrations
     (clustered where groups were given); both are nan for fixed weights and inf for those that the demonstrations do not
     determine. `t` is weight over standard error. `log_likelihood` is the sum over demonstrations, without penalty;
-    `log_likelihood_error` is its standard error where it takes draws, and 0 where it is exact.
+    `log_likelihood_error` is its standard error where it takes draws, and 0 where it is exact. `null_log_likelihood`
+    is that of the same model with 0 for every weight that was learned: nan where it would take draws, or diverges, as
+    without a horizon it may. `rho_square`, `aic` and `bic` compare models.
     """
 
     names: tuple[str, ...]
@@ -115,6 +118,36 @@ class Summary:
     log_likelihood_error: float = 0.0
     rules: frozenset[str] = frozenset()  # that the model was fitted under, each without its name
     mean_uses: Floats | None = field(default=None, repr=False)  # (E,) of transitions by a demonstration, where known
+    null_log_likelihood: float = math.nan
+
+    @property
+    def rho_square(self) -> float:
+        """1 - log L / log L_null, McFadden's; nan where there is no null log-likelihood."""
+        return 1.0 - self.log_likelihood / self.null_log_likelihood if self.null_log_likelihood else math.nan
+
+    @property
+    def aic(self) -> float:
+        """Akaike's criterion, 2 k - 2 log L."""
+        return 2.0 * self.n_free - 2.0 * self.log_likelihood
+
+    @property
+    def bic(self) -> float:
+        """Schwarz's criterion, k log n - 2 log L."""
+        return self.n_free * math.log(self.n_demonstrations) - 2.0 * self.log_likelihood
+
+    def confidence_intervals(self, level: float = 0.95, robust: bool = False) -> Floats:
+        """Where each weight lies with this probability, by the normal distribution: (d, 2), nan for fixed weights."""
+        if not 0.0 < level < 1.0:
+            raise EngineError(f"level is a probability between 0 and 1, as 0.95; got {level!r:.60}.")
+        reach = norm.ppf(0.5 + level / 2.0) * (self.robust_errors if robust else self.standard_errors)
+        return np.stack([self.weights - reach, self.weights + reach], axis=1)
+
+    def to_frame(self, level: float = 0.95) -> Any:
+        """A pandas DataFrame with a row for each feature, and a confidence interval of this level."""
+        lower, upper = self.confidence_intervals(level).T
+        columns = {"weight": self.weights, "standard_error": self.standard_errors, "robust_error": self.robust_errors}
+        columns |= {"t": self.t, "p_value": 2.0 * norm.sf(np.abs(self.t)), "lower": lower, "upper": upper}
+        return extra_module("pandas", "summary().to_frame()").DataFrame(columns, index=list(self.names))
 
     @property
     def t(self) -> Floats:
@@ -229,5 +262,8 @@ class Summary:
                 lines.append(f"{name:{width}}  {weight:>10.4f}  {error:>10.4f}  {robust:>10.4f}  {t:>9.2f}")
         if len(self.names) > MOST_ROWS:
             lines.append(f"... and {len(self.names) - MOST_ROWS} more weights")
+        if not math.isnan(self.null_log_likelihood):
+            null = f"null log-likelihood {self.null_log_likelihood:.4f}, rho-square {self.rho_square:.4f}, "
+            lines.append(f"{null}AIC {self.aic:.2f}, BIC {self.bic:.2f}")
         lines += [f"{name}: {note}" for name, note in self.notes.items()]
         return "\n".join(lines)

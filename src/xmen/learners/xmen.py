@@ -14,9 +14,19 @@ from xmen.engines.choose import answering, read_engine
 from xmen.engines.distribution import Seed, as_constraint, generator
 from xmen.engines.settings import EngineSettings
 from xmen.engines.trips import RejectTrips, TripEngine, have_a_way
-from xmen.errors import EngineError, LuckWarning, NotFittedError, ProductTooLargeError, RewardError, XmenError, notify
+from xmen.errors import (
+    EngineError,
+    LuckWarning,
+    NotFittedError,
+    ProductTooLargeError,
+    RewardError,
+    XmenError,
+    extra_module,
+    notify,
+)
 from xmen.events import at
 from xmen.learners.base import Demos, GradientLearner, Progress, Rules, takes_parts
+from xmen.learners.summary import known_names
 from xmen.methods.cells import Cells
 from xmen.methods.demonstrations import Demonstrations
 from xmen.methods.exact import Exact
@@ -32,6 +42,7 @@ from xmen.rewards.linear import Floats, LinearReward
 from xmen.rewards.neural import NeuralReward
 from xmen.storage.models import storable
 from xmen.worlds import MDP, Network
+from xmen.worlds.names import some
 
 # ---- The methods by name, and how one is read: a name, a record, or a text such as "paper(n_samples=32)"
 
@@ -86,6 +97,7 @@ def parse_method(text: str) -> str | Method:
 
 
 FLOW_DRAWS = 300  # of every pair, where rules have to reject
+FLOW_STEP = 1e-4  # nats by which the reward of a move changes at most, for elasticities
 
 Demand = Iterable[Sequence[Any]]
 """Rows (start, goal, number of trips), or a data frame whose first three columns are these."""
@@ -97,6 +109,18 @@ class Flows(NamedTuple):
     transitions: Floats
     states: Floats
     log_z: Floats  # (rows,) of each pair of the demand
+    network: Network
+
+    def to_frame(self) -> Any:
+        """A pandas DataFrame with a row for each state: its name and its flow."""
+        return _frame(self.network, flow=self.states)
+
+    def to_geojson(self) -> dict[str, Any]:
+        """A GeoJSON FeatureCollection of the network's links or nodes with their flows, for `json.dump`.
+
+        Coordinates are as the graph has them; GeoJSON means longitude and latitude.
+        """
+        return _geojson(self.network, flow=self.states)
 
 
 class Closure(NamedTuple):
@@ -106,6 +130,46 @@ class Closure(NamedTuple):
     after: Flows
     rerouted: Floats  # (rows,) the share of a row's trips that used what is closed
     lost: NDArray[np.bool_]  # (rows,) which have no way left that keeps the rules: these are in `before` only
+
+    def to_frame(self) -> Any:
+        """A pandas DataFrame with a row for each state: its name, its flow before and after, and the change."""
+        return _frame(self.before.network, **self._columns())
+
+    def to_geojson(self) -> dict[str, Any]:
+        """A GeoJSON FeatureCollection of the network's links or nodes with these columns, as that of flows."""
+        return _geojson(self.before.network, **self._columns())
+
+    def _columns(self) -> dict[str, Floats]:
+        before, after = self.before.states, self.after.states
+        return {"before": before, "after": after, "change": after - before}
+
+
+def _named(network: Network, columns: Mapping[str, Floats]) -> list[dict[str, Any]]:
+    """A record for each state: its name, under "link", "node" or "state", and its value in each column."""
+    rows = zip(*(values.tolist() for values in columns.values()), strict=True)
+    return [network.state_fields(s) | dict(zip(columns, row, strict=True)) for s, row in enumerate(rows)]
+
+
+def _frame(network: Network, **columns: Floats) -> Any:
+    return extra_module("pandas", "to_frame()").DataFrame(_named(network, columns))
+
+
+def _geojson(network: Any, **columns: Floats) -> dict[str, Any]:
+    """Columns of all states; names are texts there, as in files."""
+    if (shapes := getattr(network, "shapes", None)) is None:
+        raise EngineError(
+            'GeoJSON takes the places of nodes: make the network of a graph whose nodes have "x" and "y".'
+        )
+    features = []
+    for record, shape in zip(_named(network, columns), shapes, strict=True):
+        line = "link" in record
+        place = {
+            "type": "LineString" if line else "Point",
+            "coordinates": shape.tolist() if line else shape[0].tolist(),
+        }
+        known = {name: value if isinstance(value, int | float) else str(value) for name, value in record.items()}
+        features.append({"type": "Feature", "geometry": place, "properties": known})
+    return {"type": "FeatureCollection", "features": features}
 
 
 class MaximumEntropy(GradientLearner):
@@ -137,6 +201,8 @@ class MaximumEntropy(GradientLearner):
         return super()._record(name)
 
     def _fit(self, demos: Demonstrations) -> None:
+        if self._evaluates():
+            return
         world = self.world.any_task
         if not world.deterministic and not self.in_place:
             astray = int(np.flatnonzero(world.probability < 1.0)[0])
@@ -311,13 +377,55 @@ class MaximumEntropy(GradientLearner):
         before = self._flows(network, starts, goals, amounts, also)
         lost = ~have_a_way(network, self._rule(rules), starts, goals, self._engine_settings().max_nodes)
         log_z = np.full(len(starts), -np.inf)
-        after = Flows(np.zeros(len(network.source)), np.zeros(network.n_states), log_z)
+        after = Flows(np.zeros(len(network.source)), np.zeros(network.n_states), log_z, network)
         if not lost.all():
             after = self._flows(network, starts[~lost], goals[~lost], amounts[~lost], rules)
             log_z[~lost] = after.log_z
         # A trip keeps clear of what is closed with probability exp(log Z without - log Z with), exactly.
         rerouted = 1.0 - np.exp(np.minimum(log_z - before.log_z, 0.0))
         return Closure(before, after._replace(log_z=log_z), rerouted, lost)
+
+    def elasticities(self, demand: Demand, feature: int | str, links: Sequence[Any] | None = None) -> Floats:
+        """Elasticities of flows, d log flow / d log feature, by central differences of exact flows.
+
+        Parameters
+        ----------
+        demand
+            As for `flows`.
+        feature
+            Its number, or the name that `summary` has.
+        links
+            Where the feature changes: in moves that enter these states. None: everywhere.
+
+        Returns
+        -------
+        NDArray
+            Shape (n_states,): by how many per cent the flow through each state changes where the feature grows by one
+            per cent; nan without a flow.
+
+        Raises
+        ------
+        ProductTooLargeError
+            Where rules have to reject: differences of draws would be mostly their noise.
+        """
+        network, starts, goals, amounts = self._read_demand(demand)
+        names, settings = known_names(self), self._engine_settings()
+        column = names.index(feature) if isinstance(feature, str) and names.count(feature) == 1 else feature
+        if isinstance(column, str) or not 0 <= column < len(names):
+            raise EngineError(f"{feature!r:.60} is no feature: they are {some(map(repr, names))}, numbered from 0.")
+        rows = self._read_features().rows(network.source, network.action)
+        change = rows[:, [column]].toarray()[:, 0] * self.weights_[column]
+        if links is not None:
+            change *= np.isin(network.target, [network.read_state(link) for link in links])
+        rewards = self.reward_.table()[network.source, network.action]
+        engine = TripEngine(network, self._rule(), starts, goals, amounts, settings.max_nodes, self.discount)
+        begun = np.bincount(starts, weights=amounts, minlength=network.n_states)
+        step = FLOW_STEP / max(1.0, float(np.abs(change).max(initial=0.0)))
+        less, now, more = (
+            begun + np.bincount(network.target, engine.value(rewards + k * step * change).visits, network.n_states)
+            for k in (-1, 0, 1)
+        )
+        return np.divide(more - less, 2.0 * step * now, out=np.full(network.n_states, np.nan), where=now > 0)
 
     def _read_demand(self, demand: Demand) -> tuple[Network, NDArray[np.int64], NDArray[np.int64], Floats]:
         """The network, and starts, goals and numbers of trips (rows,)."""
@@ -356,7 +464,7 @@ class MaximumEntropy(GradientLearner):
             log_z, visits = trips.value(reward, FLOW_DRAWS, np.random.default_rng(0))
         states = np.bincount(network.target, weights=visits, minlength=network.n_states).astype(np.float64)
         np.add.at(states, starts, amounts)
-        return Flows(visits, states, log_z[engine.pair_of])
+        return Flows(visits, states, log_z[engine.pair_of], network)
 
     def _summary_notes(self) -> dict[str, str]:
         notes, rows = super()._summary_notes(), vars(self).get("acceptance_")
@@ -441,7 +549,8 @@ class XMEN(MaximumEntropy):
     l2
         The penalty, a number or one per feature.
     max_iter
-        The largest number of iterations; None is the method's own.
+        The largest number of iterations; None is the method's own. 0 learns nothing, as where all weights are fixed:
+        the model then answers for the weights it was given.
     tol
         When to stop; None is the method's own. "exact": no component of the gradient above it, in units of the largest
         value of its feature. "cells" and "reject": nats to the optimum. A network: the norm of the gradient.

@@ -84,8 +84,6 @@ class Coordinates:
                 raise EngineError(f"fixed: the value of feature {feature} is a finite number; got {value!r}.")
             self.values[feature] = value
             free[feature] = False
-        if not free.any():
-            raise EngineError(f"fixed names all {d} features: there is nothing to learn. Leave at least one out.")
         self.free = np.flatnonzero(free)
         self.l2 = np.broadcast_to(l2, d)
 
@@ -172,7 +170,7 @@ class FitSettings(Options):
     def __post_init__(self) -> None:
         read_l2(self.l2)
         require_number("tol", self.tol, least=0.0, optional=True)
-        require_whole("max_iter", self.max_iter, least=1, optional=True)
+        require_whole("max_iter", self.max_iter, least=0, optional=True)
 
     def coordinates(self, d: int) -> Coordinates:
         """Which of d weights are learned, and what large ones cost."""
