@@ -425,7 +425,9 @@ class MaximumEntropy(GradientLearner):
             begun + np.bincount(network.target, engine.value(rewards + k * step * change).visits, network.n_states)
             for k in (-1, 0, 1)
         )
-        return np.divide(more - less, 2.0 * step * now, out=np.full(network.n_states, np.nan), where=now > 0)
+        found: Floats = np.full(network.n_states, np.nan)
+        np.divide(more - less, 2.0 * step * now, out=found, where=now > 0)
+        return found
 
     def _read_demand(self, demand: Demand) -> tuple[Network, NDArray[np.int64], NDArray[np.int64], Floats]:
         """The network, and starts, goals and numbers of trips (rows,)."""

@@ -346,7 +346,7 @@ class _TripReader:
         self.network, self.roads, self.parallel = network, cast("RoadNetwork", network), parallel
         self.links = getattr(network, "joins_nodes", False)
         if self.links and parallel not in (None, "length"):
-            self.roads.select(cast(str, parallel))  # refuses what is not there
+            self.roads.select(parallel)  # refuses what is not there
         self.understood: dict[tuple[str, str], Any] = {}
 
     def read(self, trip: _RecordedTrip, index: int, wrong: list[XmenError]) -> Trajectory | None:

@@ -307,6 +307,7 @@ class RoadNetwork(Network):
             self.shapes = tuple(map(shape_of, data, self.lines))
             self.turn_class = _turns(self, self.lines, links)
         columns, self.attributes = read_attributes(data)
+        self._columns = columns if states == "links" else {}
         names, values = list(columns), [column[entered] for column in columns.values()]
         if self.turn_class is not None:
             names += TURNS[1:]
@@ -365,6 +366,8 @@ class RoadNetwork(Network):
             columns = [column for column in (parallel, absent(parallel)) if column in self.feature_names]
             values = self.features[pair][:, [self.feature_names.index(column) for column in columns]].toarray()
             known = dict(zip(self.target[among].tolist(), values.tolist(), strict=True))
+            if "_columns" in vars(self):  # also of links that no move enters, which a saved network has no values of
+                known = {link: [float(self._columns[column][link]) for column in columns] for link in found}
             if len(known) == len(found) and not any(any(value[1:]) for value in known.values()):
                 return min(found, key=lambda link: known[link][0])
         return self.state(name)
