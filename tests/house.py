@@ -123,7 +123,7 @@ def doors(use: str) -> list[str]:
 
 
 BARS = {
-    "lines": 38_900,
+    "lines": 40_000,
     "modules": 160,
     "imports, % of code": 8.5,
     "modules with one importer": 35,

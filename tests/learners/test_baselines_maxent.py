@@ -116,7 +116,7 @@ def test_samples_may_break_what_demonstrations_never_break():
         ({"features": np.zeros((3, 2, 1))}, None, "features have shape"),
         ({"l2": -1.0}, None, "l2"),
         ({"tol": "small"}, None, "tol"),
-        ({"max_iter": 0}, None, "max_iter"),
+        ({"max_iter": -1}, None, "max_iter"),
         ({"discount": 2}, None, "0 < discount <= 1"),
         ({"engine": "magic"}, None, "unknown engine"),
         ({"world": 4}, None, "takes an MDP"),

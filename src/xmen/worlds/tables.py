@@ -119,8 +119,8 @@ def refuse_rows(bad: Sequence[XmenError]) -> None:
         return
     if len(bad) > 1:
         more = [f"and {len(bad) - MOST_ROWS:,} more"] if len(bad) > MOST_ROWS else []
-        lines = [f"{len(bad):,} rows cannot be read:", *map(str, bad[:MOST_ROWS]), *more]
-        bad[0].args = ("\n  ".join(lines),)
+        bad[0].place = f"{len(bad):,} rows cannot be read"
+        bad[0].details = "".join(f"\n  {line}" for line in [*bad[1:MOST_ROWS], *more])
     raise bad[0]
 
 
