@@ -123,8 +123,8 @@ def doors(use: str) -> list[str]:
 
 
 BARS = {
-    "lines": 40_000,
-    "modules": 160,
+    "lines": 42_000,  # 38,000, and the budgets of what came after
+    "modules": 168,
     "imports, % of code": 8.5,
     "modules with one importer": 35,
     "lines of the longest module": 900,

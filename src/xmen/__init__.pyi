@@ -7,6 +7,7 @@ from .baselines.relative_entropy import RelativeEntropyIRL as RelativeEntropyIRL
 from .constraints.arithmetic import count as count, length as length, total as total
 from .constraints.constraint import at_least as at_least, at_most as at_most, exactly as exactly
 from .constraints.constraint import Constraint as Constraint, Violation as Violation
+from .constraints.constraint import usually as usually
 from .constraints.ltlf import ltlf as ltlf
 from .constraints.monitor import monitor as monitor
 from .constraints.occurrence import (

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from xmen.errors import ConstraintError, Message, MisuseError, TrajectoryError, words_here
 from xmen.events import EVENT_IS_NO_CONSTRAINT, LARGEST, NO_ACTION, PRECEDENCE, Bools, Event, Ints, Operand
-from xmen.options import require_whole
+from xmen.options import is_number, require_whole
 from xmen.worlds import MDP, Trajectory
 
 LONGEST_LABEL = 200  # characters of a rule that a message can hold
@@ -319,6 +319,8 @@ class HowMany(Constraint):
     _is_operator, _operator = True, "&"
 
     def __post_init__(self) -> None:
+        if not isinstance(self, And) and any(usual_rules(part) for part in self.parts):
+            raise ConstraintError(NO_PLACE_FOR_USUALLY)
         self._set_levels(self.parts, MOST_LEVELS, "constraint")
         self._set_levels(self.parts, MOST_BRACKETS, "constraint", "brackets")
 
@@ -471,6 +473,126 @@ def at_most(k: int, *constraints: Constraint) -> Constraint:
         Kept when k or fewer of them are kept.
     """
     return _cardinality("at_most", k, constraints)
+
+
+NO_PLACE_FOR_USUALLY = (
+    "usually(rule) stands at the top of a conjunction, beside hard rules: hard & usually(rule). It cannot be negated "
+    "or be a part of |, >>, exactly, at_least, at_most or another usually, because every trajectory keeps it."
+)
+
+
+@dataclass(frozen=True, repr=False)
+class Usually(Constraint):
+    """A rule that may be broken: trajectories that keep it weigh exp(weight) times as much. See `usually`."""
+
+    rule: Constraint
+    weight: float | None = None
+    share: float | None = None
+
+    def __post_init__(self) -> None:
+        self._set_levels((self.rule,), MOST_LEVELS, "constraint")
+        self._set_levels((self.rule,), MOST_BRACKETS, "constraint", "brackets")
+
+    @property
+    def children(self) -> tuple[Constraint, ...]:
+        return (self.rule,)
+
+    @property
+    def _shown(self) -> str:
+        return super()._shown if self.name else self.rule._shown
+
+    def history(self, trajectory: Trajectory) -> History:
+        verdicts = np.full(len(trajectory.states), OPEN)
+        verdicts[-1] = Sure.HOLDS.value
+        return History(self, verdicts, ())
+
+    def _text(self) -> str:
+        given = [f"{name}={value!r}" for name in ("weight", "share") if (value := getattr(self, name)) is not None]
+        return f"usually({', '.join([str(self.rule), *given])})"
+
+
+@word("usually(constraint, weight=nats, share=p)")
+def usually(rule: Constraint, weight: float | None = None, share: float | None = None) -> Usually:
+    """A rule that is usually kept: a trajectory that keeps it weighs exp(weight) times as much as one that does not.
+
+    It stands at the top of a conjunction, beside hard rules. All trajectories keep it: `accepts` is True and `explain`
+    None always, and `.rule.explain(trajectory)` says whether the rule was kept. In a learner neither number is given:
+    the weight is learned, and the model keeps the rule as often as the demonstrations do.
+
+    Parameters
+    ----------
+    rule
+        Any constraint without a `usually` in it. Its name is the name of this, unless it gets one of its own.
+    weight
+        In nats. Above 0 the rule is kept more often than chance would, below 0 less often.
+    share
+        In place of a weight: the probability with which the rule is kept, above 0 and below 1. The weight follows from
+        it, anew for every reward. In a learner it takes the place of the demonstrations' share.
+
+    Returns
+    -------
+    Usually
+        With `.rule`, `.weight` and `.share`.
+
+    Raises
+    ------
+    ConstraintError
+        When both numbers are given, one is out of its range, or the rule is not a hard one.
+
+    Examples
+    --------
+    >>> import xmen as xm
+    >>> grid = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), moves=("up", "right"))
+    >>> centre = xm.visit(grid.at((1, 1)))
+    >>> d = xm.distribution(grid, xm.usually(centre, share=0.9))  # by chance 4 of 6 ways pass it
+    >>> round(d.probability(centre), 9)
+    0.9
+    >>> round(xm.distribution(grid, xm.usually(centre, weight=1.0)).probability(centre), 6)  # 4 e / (4 e + 2)
+    0.844638
+    """
+    where = "usually(rule)"
+    if usual_rules(require_constraint(rule, where)):
+        raise ConstraintError(NO_PLACE_FOR_USUALLY)
+    if weight is not None and share is not None:
+        raise ConstraintError(f"{where}: a weight and a share are two ways to say the same; give one of them.")
+    if weight is not None and not (is_number(weight) and np.isfinite(weight)):
+        raise ConstraintError(f"{where}: weight is a finite number of nats; got {weight!r:.60}. Or use the rule.")
+    if share is not None and not (is_number(share) and 0 < share < 1):
+        hint = "make the rule hard for 1, its negation for 0"
+        raise ConstraintError(f"{where}: share is a probability above 0 and below 1; got {share!r:.60} ({hint}).")
+    return Usually(rule, None if weight is None else float(weight), None if share is None else float(share))
+
+
+def usual_rules(constraint: Constraint | None) -> list[Usually]:
+    """The rules of a conjunction that are usually kept, from left to right."""
+    if isinstance(constraint, Usually):
+        return [constraint]
+    return [one for part in constraint.children for one in usual_rules(part)] if isinstance(constraint, And) else []
+
+
+def usual_among(part: Constraint | None, whole: Constraint | None) -> list[int]:
+    """The numbers that the rules of a part of a conjunction that are usually kept have in the whole."""
+    numbers = {id(rule): k for k, rule in enumerate(usual_rules(whole))}
+    return [numbers[id(rule)] for rule in usual_rules(part)]
+
+
+def with_rule_weights(constraint: Constraint | None, weights: Iterable[float]) -> Constraint | None:
+    """This conjunction with these weights of its rules that are usually kept, from left to right."""
+    left = iter(weights)
+
+    def put(node: Constraint) -> Constraint:
+        if isinstance(node, Usually):
+            return replace(node, weight=float(next(left)), share=None)
+        return replace(node, parts=tuple(map(put, node.parts))) if isinstance(node, And) else node
+
+    return constraint if constraint is None or not usual_rules(constraint) else put(constraint)
+
+
+def require_hard(constraint: Constraint | None, who: str) -> None:
+    """Refuse rules that are usually kept where only hard ones are served."""
+    for rule in usual_rules(constraint):
+        what = "{} takes hard rules only, and {!r} is usually kept: make it hard, or leave it out."
+        raise ConstraintError(Message(what, who, rule.label))
 
 
 def conjunction(constraints: Iterable[Constraint | None]) -> Constraint | None:

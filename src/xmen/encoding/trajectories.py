@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from xmen.compiled import compiled
 from xmen.constraints.arithmetic import COMPARE, LinearComparison
-from xmen.constraints.constraint import And, Constraint, HowMany, Leaf, units
+from xmen.constraints.constraint import And, Constraint, HowMany, Leaf, Usually, units, usual_rules
 from xmen.constraints.repetition import NoRevisit
 from xmen.encoding.builder import ClauseBuilder
 from xmen.encoding.walks import Places, WalkLiterals, encode_walks, find_places
@@ -235,6 +235,8 @@ def encode_tree(builder: ClauseBuilder, walk: WalkLiterals, node: Constraint, re
         all_required = required and isinstance(node, And)
         children = [encode_tree(builder, walk, child, all_required) for child in node.children]
         return builder.between(children, *node.bounds)
+    if isinstance(node, Usually):
+        return builder.TRUE
     assert isinstance(node, Leaf)
     return encode_leaf(builder, walk, node, required)
 
@@ -399,6 +401,7 @@ class Encoding:
         self.walk: WalkLiterals = encode_walks(self._builder, self.places)
         for _, unit in units(constraint):
             self._builder.add([encode_tree(self._builder, self.walk, unit, required=True)])
+        self.usual = [encode_tree(self._builder, self.walk, one.rule) for one in usual_rules(constraint)]
         joined = np.stack([self.places.source, self.places.target], axis=1)
         self.decoder: WalkDecoder
         if self.places.timed:
@@ -421,11 +424,16 @@ class Encoding:
         return Formula(builder.n_variables, builder.clauses, ()), literals
 
     def with_thresholds(
-        self, edge_values: NDArray[np.int64], start_values: NDArray[np.int64], thresholds: list[int]
+        self,
+        edge_values: NDArray[np.int64],
+        start_values: NDArray[np.int64],
+        thresholds: list[int],
+        rule_values: Sequence[int] = (),
     ) -> tuple[Formula, list[int]]:
         """The formula with a literal per threshold, true exactly when the walk's integer sum is at most it.
 
-        edge_values: one integer per place edge; start_values: one per start place. One adder serves all thresholds.
+        edge_values: one integer per place edge; start_values: one per start place; rule_values: one per rule that is
+        usually kept. One adder serves all thresholds.
         """
         builder = self._builder.copy()
         walk, places = self.walk, self.places
@@ -433,7 +441,8 @@ class Encoding:
         plus, minus = signed_sums(builder, walk, edge_values, end_values)
         for sign, sums in ((1, plus), (-1, minus)):
             number = builder.number_of([(sign * v, b) for v, b in zip(start_values.tolist(), walk.begins, strict=True)])
-            sums[:] = builder.sum_of([list(sums), number])
+            kept = zip(rule_values, self.usual[: len(rule_values)], strict=True)
+            sums[:] = builder.sum_of([list(sums), number, *(builder.number_of([(sign * v, b)]) for v, b in kept)])
         literals = []
         for threshold in thresholds:
             more = builder.sum_of([minus, builder.constant(max(threshold, 0))])

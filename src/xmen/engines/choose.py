@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from xmen.constraints.constraint import Constraint, units
+from xmen.constraints.constraint import Constraint, units, usual_rules
 from xmen.engines.diagnosis import explain_conflict, feasible_product, from_start, require_every_start, warn_of_idle
 from xmen.engines.distribution import Distribution, Guarantee, Law, Seed, as_constraint, generator
 from xmen.engines.exact import AtHand, ExactDistribution
@@ -118,7 +118,9 @@ class Chooser:
         # Without a horizon one factorisation on the host answers, whatever the device.
         unbounded, precision = self.law.world.unbounded, self.settings.precision
         place = None if device is None or unbounded else place_product(product, device, precision)
-        d = ExactDistribution(product, self.law, self.seed, place)
+        if place is not None and usual_rules(self.law.constraint):
+            raise EngineError("rules that are usually kept are counted on the host: leave device out.")
+        d = ExactDistribution(product, self.law, self.seed, place).solved()
         if unbounded:
             d.log_partition()  # weights that do not add up are reported here, where the reward was given
         sizes = f"{product.n_nodes:,} nodes and {product.n_edges:,} edges"
@@ -140,8 +142,15 @@ class Chooser:
                 raise from_start(self.law.world, start, error) from None
         return GivenStart(self.law, parts, rng)
 
+    def _require_weights(self, engine: str) -> None:
+        for rule in usual_rules(self.law.constraint):
+            if rule.share is not None:
+                what = "engine='{}' finds no weight for {!r} with share={:g}: give weight=, or use engine='exact'."
+                raise EngineError(Message(what, engine, rule.label, rule.share))
+
     def joint_reject(self) -> RejectDistribution:
         """The reject engine for all starts together, whatever its acceptance rate."""
+        self._require_weights("reject")
         relaxation = self.relaxation
         if not relaxation.product.feasible():
             parts = units(self.law.constraint)
@@ -152,6 +161,7 @@ class Chooser:
     def joint_xor(self) -> XorDistribution:
         """The XOR engine for all starts together."""
         self._require_horizon("engine='xor'")
+        self._require_weights("xor")
         d = XorDistribution(HashedWorld(self.law, self.settings), self.relaxation, self.law, self.seed, self.settings)
         d.reason = f"asked for; the oracle is {d.oracle}"
         return d

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from xmen.constraints.arithmetic import LinearComparison
-from xmen.constraints.constraint import Constraint, conjunction, units
+from xmen.constraints.constraint import Constraint, Usually, conjunction, units
 from xmen.constraints.monitor import MonitorLeaf
 from xmen.engines.exact import AtHand
 from xmen.errors import InfeasibleError, Message, OracleTimeoutError, ProductTooLargeError, RuleWarning, joined, notify
@@ -97,7 +97,9 @@ def warn_of_idle(rule: Constraint | None, world: MDP, known: Iterable[MachineTab
     """Warn of parts of a rule that nothing can break; what everything breaks is an error elsewhere."""
     tables = iter(CompiledConstraint(rule, world, known=known).tables)
     for label, part in units(rule):
-        if same_answer(part, world, [next(tables) for _ in part.leaves()]):
+        own = [next(tables) for _ in part.leaves()]
+        usual, part = isinstance(part, Usually), part.rule if isinstance(part, Usually) else part
+        if (always := same_answer(part, world, own)) or (usual and always is not None):
             notify(Message("{}.", remark(label, part, world)), RuleWarning)
 
 

@@ -14,9 +14,9 @@ from typing import Any, Literal, NamedTuple, Self, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from xmen.constraints.constraint import Constraint, conjunction, require_constraint
+from xmen.constraints.constraint import Constraint, conjunction, require_constraint, usual_among, usual_rules
 from xmen.displays import facts_html
-from xmen.errors import EngineError, InfeasibleError, RewardError
+from xmen.errors import ConstraintError, EngineError, InfeasibleError, Message, RewardError
 from xmen.machines.tables import CompiledConstraint, MachineTable
 from xmen.options import is_number, require_whole
 from xmen.rewards import Floats, LinearReward, Reward, reward_table
@@ -60,27 +60,50 @@ class Law:
         """The log-weights of edges and starts; RewardError where the reward does not fit the world."""
         world = self.world
         weights = EdgeWeights.of(world, reward_table(self.reward, world), self.discount, self.given == "start")
+        if usual := usual_rules(self.constraint):
+            weights = replace(weights, rules=np.array([rule.weight or 0.0 for rule in usual]))
         return weights if self.policy is None else weights.under(world, self.policy)
 
     def checked(self) -> "Law":
         """This law with its discount as a float; an error where discount, `given` or reward make no sense."""
         check_given(self.given)
+        for rule in usual_rules(self.constraint):
+            if rule.weight is None and rule.share is None:
+                what = "usually({!r}) has neither a weight nor a share: give weight=nats or share=how often it is kept"
+                raise ConstraintError(Message(what, rule.label))
         law = replace(self, discount=check_discount(self.discount))
         _ = law.weights
         return law
 
     def under(self, constraint: Constraint | None) -> "Law":
         """This law under another constraint; weights are not worked out again."""
-        other = replace(self, constraint=constraint)
-        vars(other)["weights"] = self.weights
+        other, rules = replace(self, constraint=constraint), self.weights.rules
+        vars(other)["weights"] = replace(self.weights, rules=rules[usual_among(constraint, self.constraint)])
         return other
 
     def with_reward(self, reward: Reward | ArrayLike | None) -> "Law":
-        """This law under another reward; what does not depend on it is not worked out again."""
+        """This law under another reward; what does not depend on it is not worked out again.
+
+        A flat array has the weights of the rules that are usually kept after the rewards.
+        """
+        n_pairs, n_rules = self.world.n_states * self.world.n_actions, len(self.weights.rules)
+        if n_rules and isinstance(reward, np.ndarray) and reward.shape == (n_pairs + n_rules,):
+            worth = self.with_rules(reward[n_pairs:])
+            return worth.with_reward(reward[:n_pairs].reshape(self.world.n_states, -1))
         other = replace(self, reward=reward)
         weights = self.weights.with_table(self.world, reward_table(reward, self.world))
         vars(other).update(weights=weights, compiled=self.compiled)
         return other
+
+    def with_rules(self, weights: Floats) -> "Law":
+        """This law with other weights (k,) of the rules that are usually kept."""
+        other = replace(self)
+        vars(other).update(weights=replace(self.weights, rules=weights), compiled=self.compiled)
+        return other
+
+    def scores(self, walks: Walks) -> Floats:
+        """The log-weight of each walk (n,): R + log D, and the weights of the rules it keeps that are usually kept."""
+        return walks.scores(self.weights) + self.compiled.worth(walks, self.weights.rules)
 
 
 Rules = Constraint | Mapping[str, Constraint] | Iterable[Constraint]
@@ -152,6 +175,12 @@ class Distribution(ABC):
     @abstractmethod
     def _visits(self) -> tuple[Floats, Floats]:
         """Expected visits and their standard errors."""
+
+    def moments(self, return_std: bool = False) -> Any:
+        """`visits`; where rules are usually kept flat, with the probability of keeping each of these after them."""
+        if len(self.weights.rules):
+            raise EngineError(f"engine={self.engine!r} does not know how often rules are kept: use engine='exact'.")
+        return self.visits(return_std=True) if return_std else self.visits()
 
     @abstractmethod
     def state_visits(self) -> Floats:
@@ -270,8 +299,11 @@ class Distribution(ABC):
         return self.log_partition()
 
     def score(self, trajectory: Trajectory) -> float:
-        """R(tau) + log D(tau) of a trajectory that the world allows: the log of its weight, before division by Z."""
-        return float(Walks.of(self.world, [trajectory]).scores(self.weights)[0])
+        """R(tau) + log D(tau) of a trajectory that the world allows: the log of its weight, before division by Z.
+
+        With the weights of those rules that it keeps and that are usually kept.
+        """
+        return float(self.law.scores(Walks.of(self.world, [trajectory]))[0])
 
     def expected_features(self) -> Floats:
         """E[f(tau)], shape (d,): expected discounted visits times the features of a LinearReward.

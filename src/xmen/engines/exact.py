@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from xmen.constraints.constraint import Constraint
+from xmen.constraints.constraint import Constraint, usual_rules
 from xmen.engines.distribution import Distribution, Guarantee, Law, Rules, Seed
-from xmen.errors import DivergenceError, ProductTooLargeError
+from xmen.errors import DivergenceError, InfeasibleError, Message, ProductTooLargeError, joined
 from xmen.machines.tables import CompiledConstraint, as_trajectories, release, require_valid
 from xmen.options import require_whole
 from xmen.product.best import best_walk, best_walks
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 FEW = 1_000  # trajectories that fit in memory, whatever they are
 SAMPLE_CELLS = 20_000_000  # states held at once while sampling; larger requests are drawn in batches
+
+SHARE_ERROR = 1e-12  # of the probability of a rule whose share was given
+MOST_STEPS, LONGEST_STEP, LARGEST_WEIGHT = 500, 5.0, 100.0  # of the search for weights that give shares, in nats
 
 
 class AtHand(NamedTuple):
@@ -104,6 +107,49 @@ class ExactDistribution(Distribution):
         visits: Floats = flat.astype(np.float64).reshape(world.n_states, world.n_actions)
         return visits, np.zeros_like(visits)
 
+    def moments(self, return_std: bool = False) -> Any:
+        if not len(self.weights.rules):
+            return super().moments(return_std)
+        found = np.concatenate([self.visits().ravel(), np.diag(self._flow.kept)])
+        return (found, np.zeros_like(found)) if return_std else found
+
+    def solved(self) -> ExactDistribution:
+        """This law with the weights under which every rule with a share is kept with that probability.
+
+        They minimise log Z - sum of weight times share, which is convex; its curvature is how the rules vary together,
+        or given the start a bound on that. InfeasibleError where no weights do.
+        """
+        usual = usual_rules(self.law.constraint)
+        free = [k for k, rule in enumerate(usual) if rule.share is not None]
+        if not free:
+            return self
+        wanted, d, step = np.array([usual[k].share for k in free]), self, 1.0
+        for _ in range(MOST_STEPS):
+            both = d._flow.kept[np.ix_(free, free)]
+            away = wanted - np.diag(both)
+            if np.abs(away).max() <= SHARE_ERROR:
+                return d
+            rules, varying = d.weights.rules.copy(), both - np.outer(np.diag(both), np.diag(both))
+            move = np.linalg.lstsq(varying, away, rcond=1e-14)[0]
+            move *= min(1.0, LONGEST_STEP / max(float(np.abs(move).max()), 1e-300))
+            step = min(1.0, 2.0 * step)
+            while step > 1e-6:
+                rules[free] = d.weights.rules[free] + step * move
+                tried = ExactDistribution(self.product, self.law.with_rules(rules), self._rng, self.place)
+                left = wanted - np.diag(tried._flow.kept)[free]
+                if np.linalg.norm(left) < np.linalg.norm(away) or left @ move > 0.0:  # not beyond the least along it
+                    break
+                step /= 2.0
+            else:
+                break
+            if not np.abs(rules).max() <= LARGEST_WEIGHT:
+                break
+            d = tried
+        names = joined([Message("{!r} with share={:g}", usual[k].label, usual[k].share) for k in free], " and ")
+        found = ", ".join(f"{p:.6g}" for p in np.diag(d._flow.kept)[free])
+        sentence = "no weights keep {}: the nearest found give {}. Other rules, or these together, decide how often."
+        raise InfeasibleError(Message(sentence, names, found))
+
     def start_probabilities(self) -> Floats:
         """How likely trajectories start in each state, shape (n_states,)."""
         starts = np.zeros(self.world.n_states)
@@ -177,7 +223,7 @@ class ExactDistribution(Distribution):
         return replace(self.weights, log_start=log_start, given_start=False)
 
     def with_reward(self, reward: Reward | ArrayLike | None) -> ExactDistribution:
-        return ExactDistribution(self.product, self.law.with_reward(reward), self._rng, self.place)
+        return ExactDistribution(self.product, self.law.with_reward(reward), self._rng, self.place).solved()
 
     def with_rewards(self, rewards: Iterable[Reward | ArrayLike | None]) -> list[ExactDistribution]:
         """The distribution under each reward; on a device they are worked out side by side, sixteen at a time."""

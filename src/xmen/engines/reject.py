@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_matrix, hstack
 
-from xmen.constraints.constraint import Constraint, conjunction, units
+from xmen.constraints.constraint import Constraint, conjunction, units, usual_among
 from xmen.engines.diagnosis import Parts, multiply
 from xmen.engines.distribution import Distribution, Guarantee, Law, Seed
 from xmen.engines.exact import SAMPLE_CELLS, ExactDistribution
@@ -107,10 +107,9 @@ def _machine_states(world: MDP, part: Constraint) -> int:
 # ---- Expectations as averages over walks, with standard errors
 
 
-def walk_values(walks: Walks, weights: EdgeWeights) -> csr_matrix:
-    """Discounted visits, state visits and R + log D of each walk, side by side."""
-    scores = csr_matrix(walks.scores(weights)[:, None])
-    return hstack([walks.visit_rows(weights.discount), walks.state_rows(), scores], format="csr")
+def walk_values(walks: Walks, weights: EdgeWeights, scores: Floats) -> csr_matrix:
+    """Discounted visits, state visits and log-weight (n,) of each walk, side by side."""
+    return hstack([walks.visit_rows(weights.discount), walks.state_rows(), csr_matrix(scores[:, None])], format="csr")
 
 
 class Estimating(Distribution):
@@ -151,7 +150,15 @@ class RejectDistribution(Estimating):
         self.relaxation, self.time_limit = relaxation, time_limit
         product = relaxation.product
         self.relaxed = ExactDistribution(product, law.under(product.compiled.constraint), self._rng)
+        # Rules that are usually kept and were not multiplied in thin the draws out: the others count 0.
+        self._thinning = self.weights.rules.copy()
+        self._thinning[usual_among(product.compiled.constraint, law.constraint)] = 0.0
         self._estimate_seed = np.random.SeedSequence(int(self._rng.integers(2**63)))
+
+    @property
+    def _most_worth(self) -> float:
+        """What keeping and breaking those rules is worth at the most."""
+        return float(np.maximum(self._thinning, 0.0).sum())
 
     @property
     def acceptance(self) -> float:
@@ -187,6 +194,9 @@ class RejectDistribution(Estimating):
             for begin in range(0, n, FIRST_DRAWS):
                 piece = np.arange(begin, min(begin + FIRST_DRAWS, n))
                 kept[piece] = self.law.compiled.check(walks[piece])
+                if self._thinning.any():
+                    worth = self.law.compiled.kept(walks[piece]) @ self._thinning - self._most_worth
+                    kept[piece] &= rng.random(len(piece)) < np.exp(worth)
                 n_drawn, n_valid = n_drawn + len(piece), n_valid + int(kept[piece].sum())
                 since, began = (0, time.perf_counter()) if kept[piece].any() else (since + len(piece), began)
                 tell(f"rejection: {n_valid:,} of {n_drawn:,} draws are valid")
@@ -212,7 +222,7 @@ class RejectDistribution(Estimating):
         """A fixed number of relaxed draws, how many were valid, and the sums of their values and of their squares."""
         n_drawn, n_valid, sums = 0, 0, np.zeros((2, 1))
         for walks, valid in self.checked(np.random.default_rng(self._estimate_seed)):
-            values = walk_values(walks[valid], self.weights)
+            values = walk_values(walks[valid], self.weights, self.law.scores(walks[valid]))
             n_drawn, n_valid = n_drawn + len(walks), n_valid + int(valid.sum())
             sums = sums + np.concatenate([values.sum(axis=0), values.power(2).sum(axis=0)])
             if n_drawn >= ESTIMATE_DRAWS and n_valid:
@@ -230,11 +240,14 @@ class RejectDistribution(Estimating):
         rate, n = self.acceptance, self._sums[0]
         # That all draws were valid does not make the rate 1: one in as many could still break a rule.
         missed = max(1 - rate, 1 / (n + 1)) if self.relaxation.rejecting else 0.0
-        return self.relaxed.log_partition() + float(np.log(rate)), float(np.sqrt(missed / (rate * n)))
+        log_z = self.relaxed.log_partition() + float(np.log(rate)) + self._most_worth
+        return log_z, float(np.sqrt(missed / (rate * n)))
 
     def best(self, k: int) -> list[Trajectory]:
         """Exactly, as everywhere: a valid trajectory weighs the same in the relaxation, which guides the search."""
         require_whole("k of best(k)", k, least=0)
+        if self._thinning.any():
+            raise EngineError("best(k) needs the rules that are usually kept in the product: raise max_nodes.")
         walks = best_walks(self.relaxation.product, self.weights, int(k), Watch(self.law.compiled))
         return release(walks, self.law.compiled)
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_matrix, vstack
 
-from xmen.constraints.constraint import Constraint, conjunction, units
+from xmen.constraints.constraint import Constraint, conjunction, require_hard, units, usual_rules
 from xmen.engines.diagnosis import explain_conflict, multiply
 from xmen.engines.distribution import Law
 from xmen.engines.exact import ExactDistribution
@@ -117,7 +117,12 @@ class TripEngine:
         keys, self.pair_of = np.unique(goals * network.n_states + starts, return_inverse=True)
         self.goal, self.start = np.divmod(keys, network.n_states)
         self.weight: Floats = np.bincount(self.pair_of, weights=np.asarray(weights), minlength=len(keys)).astype(float)
-        self.n_pairs, self.log_dynamics, self._device = len(keys), np.log(network.probability), find_device(device)
+        self._n_rules = len(usual_rules(constraint))
+        if self._n_rules and device is not None:
+            raise EngineError("rules that are usually kept are counted on the host: leave device out.")
+        # Rewards of edges, and after them weights of rules that are usually kept; visits in the same order.
+        self.log_dynamics = np.append(np.log(network.probability), np.zeros(self._n_rules))
+        self.n_pairs, self._device = len(keys), find_device(device)
         self._alone: dict[int, Product] = {}
         self.shared: ManyGoals | None = None  # the system that all goals share; None with a horizon
         if network.horizon is None:
@@ -141,8 +146,9 @@ class TripEngine:
 
     def _value(self, reward: Floats, weights: Floats | None) -> TripValue:
         """Visits are 0 without weights."""
+        reward = np.append(reward, np.zeros(len(self.log_dynamics) - len(reward)))  # no weights of rules: all are 0
         if self.shared is not None:
-            log_z, visits, left = self.shared.solve(self.log_dynamics + reward, weights)
+            log_z, visits, left, _ = self.shared.solve(self.log_dynamics + reward, weights)
         elif self._device is not None:
             return self._value_on_device(reward, weights)
         else:
@@ -156,7 +162,7 @@ class TripEngine:
             if weights is not self.weight:
                 world = d.product.world.with_start(self._shares(pairs, weights))
                 d = self._exact(replace(d.product, world=world), reward, given="start")
-            visits[self.network.source != goal] += weights[pairs].sum() * d.edge_visits()
+            visits[self._places(goal)] += weights[pairs].sum() * np.append(d.edge_visits(), self._kept(d))
         return TripValue(log_z, visits)
 
     def _shares(self, pairs: NDArray[np.int64], weights: Floats) -> Floats:
@@ -171,9 +177,17 @@ class TripEngine:
         if self.shared is not None:
             out, left = self.shared.each(self.log_dynamics + reward, features)
         for pair in np.flatnonzero(np.isin(self.goal, left)).tolist():
-            its_edges = np.flatnonzero(self.network.source != self.goal[pair])
-            out[pair] = features[its_edges].T @ self.alone(pair, reward).edge_visits()
+            d = self.alone(pair, reward)
+            out[pair] = features[self._places(self.goal[pair])].T @ np.append(d.edge_visits(), self._kept(d))
         return out
+
+    def _places(self, goal: int) -> NDArray[np.int64]:
+        """The edges that do not leave a goal, which its tasks have, and after them all rules usually kept."""
+        return np.flatnonzero(np.append(self.network.source != goal, np.ones(self._n_rules, dtype=np.bool_)))
+
+    def _kept(self, d: ExactDistribution) -> Floats:
+        """How often each rule that is usually kept is kept."""
+        return np.asarray(d.moments().ravel()[d.world.n_states * d.world.n_actions :])
 
     def alone(self, pair: int, reward: Floats) -> ExactDistribution:
         """The distribution of one pair, whose world's edges are the network's without those that leave the goal."""
@@ -218,8 +232,10 @@ class TripEngine:
 
     def _exact(self, product: Product, reward: Floats, given: str | None = None) -> ExactDistribution:
         table = np.zeros((self.network.n_states, self.network.n_actions))
-        table[self.network.source, self.network.action] = reward
-        return ExactDistribution(product, Law(product.world, self.constraint, table, self.discount, given), None)
+        table[self.network.source, self.network.action] = reward[: len(self.network.source)]
+        law = Law(product.world, self.constraint, table, self.discount, given)
+        law = law.with_rules(reward[len(self.network.source) :]) if self._n_rules else law
+        return ExactDistribution(product, law, None)
 
     def _infeasible(self, pair: int) -> InfeasibleError:
         """Why no valid trip leads from this pair's start to its goal."""
@@ -280,6 +296,7 @@ def side_by_side(network: Network, by_goal: dict[int, Product]) -> Tasks:
         edge=np.concatenate(edge)[moved].astype(np.uint32),
         starts=nodes("starts"),
         layer_ends=layer_ends(depth[order], products[0].horizon),
+        keeps=each("keeps"),
     )
 
 
@@ -305,6 +322,7 @@ class RejectTrips:
     """Trips of a network (starts, goals, weights, max_nodes, as of `TripEngine`) under rules of which some reject."""
 
     def __init__(self, network: Network, constraint: Constraint | None, *trips: Any) -> None:
+        require_hard(constraint, "rejection of trips, where the rules do not fit max_nodes,")
         self.network, self.compiled = network, CompiledConstraint(constraint, network.any_task)
         made = relaxed(constraint, lambda rule: TripEngine(network, rule, *trips))
         self.engine, self.multiplied, self.rejecting = made
@@ -443,6 +461,12 @@ class RejectTrips:
             yield np.full(len(walks), left), own[walks.edges], walks.lengths.astype(np.int64)
 
 
+def edge_rewards(network: Network, table: Floats) -> Floats:
+    """Rewards of edges (E,) from a table; from a flat one, the weights of rules that are usually kept after them."""
+    pairs = network.source.astype(np.int64) * network.n_actions + network.action
+    return np.append(table.ravel()[pairs], table.ravel()[network.n_states * network.n_actions :])
+
+
 def trip_likelihoods(
     network: Network, constraint: Constraint | None, trips: Walks, max_nodes: int | None, discount: float, error: float
 ) -> Callable[[Floats], tuple[Floats, Floats]]:
@@ -453,12 +477,13 @@ def trip_likelihoods(
     """
     asked = network, constraint, trips.starts, trips.last_states, np.ones(len(trips)), max_nodes
     dynamics = trips.totals(np.log(network.probability))
+    kept = CompiledConstraint(constraint, network.any_task).kept(trips)
     engine: TripEngine | RejectTrips | None = None
 
     def under(table: Floats) -> tuple[Floats, Floats]:
         nonlocal engine
-        reward = table[network.source, network.action]
-        scores = dynamics + trips.totals(reward, discount)
+        reward = edge_rewards(network, table)
+        scores = dynamics + trips.totals(reward[: len(network.source)], discount) + kept @ reward[len(network.source) :]
         if not isinstance(engine, RejectTrips):
             try:
                 engine = engine or TripEngine(*asked, discount)

@@ -5,14 +5,15 @@ is never multiplied out: machines stand side by side in one formula.
 """
 
 import math
+from dataclasses import replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from xmen import sampling
-from xmen.constraints.constraint import units
+from xmen.constraints.constraint import conjunction, units, usual_among, usual_rules
 from xmen.encoding.trajectories import Encoding, WalkDecoder
 from xmen.engines.diagnosis import explain_infeasible, feasible_product
 from xmen.engines.distribution import Guarantee, Law, Seed
@@ -43,25 +44,42 @@ MAX_LISTED = 200_000  # trajectories up to which the support is listed
 ROUNDING = 0.02  # nats by which the integers of the adder may misjudge a weight
 
 
-def walk_scores(decoder: WalkDecoder, weights: EdgeWeights, bits: Bits) -> Floats:
+class Spelled(NamedTuple):
+    """What rows of hash bits stand for, and the rules that are usually kept, whose weights come with the others."""
+
+    decoder: WalkDecoder
+    usual: CompiledConstraint  # nothing but these rules: it travels to other processes
+
+    def scores(self, weights: EdgeWeights, walks: Walks) -> Floats:
+        """The log-weights of trajectories (n,)."""
+        return walks.scores(weights) + self.usual.worth(walks, weights.rules)
+
+
+def walk_scores(spelled: Spelled, weights: EdgeWeights, bits: Bits) -> Floats:
     """The log-weights (k,) of the trajectories that rows of hash bits (k, width) stand for."""
-    return decoder.decode(bits).scores(weights)
+    return spelled.scores(weights, spelled.decoder.decode(bits))
 
 
-def walk_function(decoder: WalkDecoder, weights: EdgeWeights, bits: Bits) -> Floats:
+def walk_function(spelled: Spelled, weights: EdgeWeights, bits: Bits) -> Floats:
     """Values of trajectories (k, n_states * n_actions + n_states + 1), spelled by the first bits of each row."""
-    return np.asarray(walk_values(decoder.decode(bits[:, : decoder.width]), weights).toarray())
+    walks = spelled.decoder.decode(bits[:, : spelled.decoder.width])
+    return np.asarray(walk_values(walks, weights, spelled.scores(weights, walks)).toarray())
 
 
 def rounded_depth(
-    decoder: WalkDecoder, edge_values: Integers, start_values: Integers, thresholds: tuple[int, ...], bits: Bits
+    spelled: Spelled,
+    edge_values: Integers,
+    start_values: Integers,
+    rule_values: Integers,
+    thresholds: tuple[int, ...],
+    bits: Bits,
 ) -> Integers:
     """How many thresholds the integer weights of rows of hash bits are at or below (k,), exactly as the adder has them.
 
-    edge_values (times, world edges) and start_values (n_states,) are what it adds up.
+    edge_values (times, world edges), start_values (n_states,) and rule_values (rules,) are what it adds up.
     """
-    walks = decoder.decode(bits)
-    total = start_values[walks.starts]
+    walks = spelled.decoder.decode(bits)
+    total = start_values[walks.starts] + spelled.usual.kept(walks)[:, : len(rule_values)] @ rule_values
     np.add.at(total, walks.owner, edge_values[np.minimum(walks.time, len(edge_values) - 1), walks.edges])
     return np.asarray(np.count_nonzero(total[:, None] <= np.array(thresholds, dtype=np.int64), axis=1))
 
@@ -77,6 +95,8 @@ class HashedWorld:
         constraint = law.constraint if self.walks is None else None
         self.encoding = Encoding(self.world, constraint, None if law.discount == 1.0 else True)
         self.decoder, formula = self.encoding.decoder, self.encoding.formula
+        usual = conjunction(usual_rules(law.constraint))
+        self.spelled = Spelled(self.decoder, CompiledConstraint(usual, law.world, known=law.compiled.tables))
         if self.walks is not None:
             self.oracle: Oracle = ListedOracle(self.decoder.encode(self.walks), formula=formula)
             return
@@ -102,15 +122,24 @@ class HashedWorld:
     def log_range(self, weights: EdgeWeights, product: Product) -> tuple[float, float]:
         """Bounds on the log weight: attained where trajectories are listed, else those of a relaxation's product."""
         if self.walks is None:
-            return score_range(product, weights)
-        values = self.walks.scores(weights)
+            return self.relaxed_range(weights, product)
+        values = self.spelled.scores(weights, self.walks)
         return float(values.min()), float(values.max())
+
+    def relaxed_range(self, weights: EdgeWeights, product: Product) -> tuple[float, float]:
+        """Bounds on the log weight of a relaxation: rules not in its product may be kept or not by any trajectory."""
+        usual = self.spelled.usual
+        inside = usual_among(product.compiled.constraint, usual.constraint)
+        rules = weights.rules if len(weights.rules) else np.zeros(len(usual.usual))
+        low, high = score_range(product, replace(weights, rules=rules[inside]))
+        apart = np.delete(rules, inside)
+        return low + float(np.minimum(apart, 0.0).sum()), high + float(np.maximum(apart, 0.0).sum())
 
     def space(self, weights: EdgeWeights, product: Product) -> Space:
         """The trajectories with their weights, embedded where these differ much; `product` as in `log_range`."""
         low, high = self.log_range(weights, product)
         if high - low <= 2.0:  # nats
-            return Space(self.oracle, partial(walk_scores, self.decoder, weights), high)
+            return Space(self.oracle, partial(walk_scores, self.spelled, weights), high)
         # Below w_max / N all weights together are less than w_max: no need to tell them apart. What is lighter than 64
         # halvings keeps its exact weight, as copies do: coarse rounding costs a little of w_max, and saves adders.
         most = min(64, math.ceil(self.log2_count))
@@ -142,23 +171,25 @@ class HashedWorld:
         `listed_scores` are the log weights of the listed trajectories, where the caller has them. `rounding` is by how
         many nats the adder may misjudge a weight: it adds log-weights in whole multiples of a small unit.
         """
-        space = Space(self.oracle, partial(walk_scores, self.decoder, weights), levels.log_max)
+        space = Space(self.oracle, partial(walk_scores, self.spelled, weights), levels.log_max)
         if self.walks is not None:
-            values = self.walks.scores(weights) if listed_scores is None else listed_scores
+            values = self.spelled.scores(weights, self.walks) if listed_scores is None else listed_scores
             assert isinstance(self.oracle, ListedOracle)
             listed = self.oracle.with_levels((levels.buckets(values), levels.n_levels, levels.bits_per_level))
             return Embedding(space, listed, levels)
         places, longest = self.encoding.places, self.world.max_length
-        unit = 2 * rounding / (longest + 1)
+        unit = 2 * rounding / (longest + 1 + len(weights.rules))
         per_edge = np.stack([weights.at(t) for t in range(max(longest, 1) if places.timed else 1)])
         per_start = np.where(weights.log_start > -np.inf, weights.log_start, 0.0)
-        edges, starts = (np.rint(values / unit).astype(np.int64) for values in (per_edge, per_start))
+        each = per_edge, per_start, weights.rules
+        edges, starts, rules = (np.rint(values / unit).astype(np.int64) for values in each)
         thresholds = tuple(math.floor(threshold / unit) for threshold in levels.thresholds)
         times = places.station[places.source] if places.timed else np.zeros(len(places.edge), dtype=np.int64)
         at_starts = starts[places.state[places.starts]]
-        formula, below = self.encoding.with_thresholds(edges[times, places.edge], at_starts, list(thresholds))
+        added = edges[times, places.edge], at_starts, list(thresholds), rules.tolist()
+        formula, below = self.encoding.with_thresholds(*added)
         oracle = self._solver(sampling.embed(formula, below, levels.bits_per_level))
-        depth = partial(rounded_depth, self.decoder, edges, starts, thresholds)
+        depth = partial(rounded_depth, self.spelled, edges, starts, rules, thresholds)
         return Embedding(space, oracle, levels, depth, rounding)
 
 
@@ -226,7 +257,7 @@ class XorDistribution(Estimating):
     @once
     def _estimate(self) -> CellEstimate:
         rng = np.random.default_rng(self._estimate_seed)
-        function = partial(walk_function, self.hashed.decoder, self.weights)
+        function = partial(walk_function, self.hashed.spelled, self.weights)
         found = sampling.estimate(self._space, self.n_parities, 64, rng, function)  # by 64 fresh matrices
         self._spend(found.info)
         return found

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
-from xmen.constraints.constraint import Constraint, conjunction
+from xmen.constraints.constraint import Constraint, conjunction, require_hard, usual_rules, with_rule_weights
 from xmen.displays import facts_html
 from xmen.engines.choose import answering, require_engine
 from xmen.engines.diagnosis import warn_of_idle
@@ -25,9 +25,11 @@ from xmen.engines.exact import AtHand, ExactDistribution
 from xmen.engines.settings import EngineSettings
 from xmen.engines.trips import trip_likelihoods
 from xmen.errors import (
+    ConstraintError,
     DivergenceError,
     EngineError,
     InvalidDemonstrationError,
+    Message,
     NotFittedError,
     RewardError,
     TrajectoryError,
@@ -41,7 +43,7 @@ from xmen.methods.neural import Training
 from xmen.options import Options, Unsaved, listed, require_whole
 from xmen.policies.policy import Policy, plan
 from xmen.progress import VALIDATION_LOSS, Callback, Monitor, Record
-from xmen.rewards.linear import Features, Floats, LinearReward, Reward, read_features
+from xmen.rewards.linear import Features, Floats, LinearReward, Reward, RuleFeatures, read_features
 from xmen.rewards.neural import NeuralReward
 from xmen.sharing import lock_of
 from xmen.storage.models import Checkpoint, content, write_model
@@ -211,7 +213,7 @@ class Progress(Options):
 
 def world_likelihoods(d: Distribution, walks: Walks, given: str | None = None) -> Floats:
     """log P of walks that are in the support (n,); given the start, without the probability of the start."""
-    values = walks.scores(d.weights)
+    values = d.law.scores(walks)
     if given is None:
         return values - d.log_partition()
     for start in np.unique(walks.starts).tolist():
@@ -242,10 +244,12 @@ class Learner(Estimator, ABC):
     given: str | None = None
     validity: str | float | None = None
     takes_networks: ClassVar[bool] = False
+    takes_usual: ClassVar[bool] = False  # learns the weights of rules that are usually kept
     forgotten: ClassVar[tuple[str, ...]] = ("_answering", "_answering_also", "_features_read", "_validation")  # by fit
 
     reward_: Reward
     weights_: Floats
+    rule_weights_: dict[str, float]
     history_: list[Record]
     n_iter_: int
     converged_: bool
@@ -335,7 +339,21 @@ class Learner(Estimator, ABC):
         return self._features_read
 
     def _task(self, demos: Demonstrations) -> runs.Task:
-        return runs.Task(demos, self._read_features(), self._rule(), self.discount, self.given)
+        usual = usual_rules(as_constraint(self.constraint))
+        seen = (demos.weights @ demos.kept).tolist() if usual else []
+        shares = [own if rule.share is None else rule.share for rule, own in zip(usual, seen, strict=True)]
+        law = self._rule(), self.discount, self.given, None
+        return runs.Task(demos, self._all_features(), *law, np.array(shares, dtype=np.float64))
+
+    def _all_features(self) -> Features:
+        """The features of this fit, and one for each rule that is usually kept."""
+        n_rules = len(usual_rules(as_constraint(self.constraint)))
+        return RuleFeatures(self._read_features(), n_rules) if n_rules else self._read_features()
+
+    def _table(self, also: Rules = None) -> Floats:
+        """The learned reward; flat, with the weights of rules after it, where some are usually kept."""
+        usual = usual_rules(self._rule(also))
+        return np.append(self.reward_.table(), [rule.weight for rule in usual]) if usual else self.reward_.table()
 
     def _gather(self, demos: Demos, sample_weight: ArrayLike | None) -> Demonstrations:
         """The demonstrations, checked against world and rules."""
@@ -372,11 +390,20 @@ class Learner(Estimator, ABC):
             raise EngineError(f"{type(self).__name__}(world, ...) takes {known}; got {type(self.world).__name__}.")
         check_discount(self.discount)
         check_given(self.given)
+        if not self.takes_usual:
+            require_hard(self._rule(), type(self).__name__)
+        names = [rule.label for rule in usual_rules(self._rule())]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise ConstraintError(
+                Message("two rules that are usually kept are called {!r}: name them apart.", twice[0])
+            )
         require_engine(self._engine_settings().engine)
 
     def _rule(self, also: Rules = None) -> Constraint | None:
-        """The constraint of the learner and `also`, together."""
-        return conjunction([as_constraint(self.constraint), as_constraint(also)])
+        """The constraint of the learner and `also`, together; rules that are usually kept have their weights."""
+        own, known = as_constraint(self.constraint), vars(self).get("rule_weights_", {})
+        weights = [known.get(rule.label, rule.weight or 0.0) for rule in usual_rules(own)]
+        return conjunction([with_rule_weights(own, weights), as_constraint(also)])
 
     def _learned(self, reward: Reward, monitor: Monitor, converged: bool) -> None:
         """Keep what was learned, and nothing of an earlier fit."""
@@ -533,7 +560,7 @@ class Learner(Estimator, ABC):
         if len(walks) and isinstance(self.world, Network):
             budget, error = self._engine_settings().max_nodes, min(TOTAL_ERROR, MEAN_ERROR * len(walks))
             of_trips = trip_likelihoods(self.world, self._rule(), walks, budget, self.discount, error)
-            out[found.valid], errors[found.valid] = of_trips(self.reward_.table())
+            out[found.valid], errors[found.valid] = of_trips(self._table())
         elif len(walks):
             out[found.valid] = world_likelihoods(self.distribution(), walks, self.given)
         return out, errors
@@ -551,7 +578,7 @@ class Learner(Estimator, ABC):
     @property
     def standard_errors_(self) -> Floats:
         """The standard errors (d,) of `weights_`, from the Hessian; see `summary`."""
-        return self.summary().standard_errors
+        return self.summary().standard_errors[: len(self.weights_)]
 
     def summary(
         self,
@@ -600,10 +627,11 @@ class Learner(Estimator, ABC):
             # What was asked of groups or of other demonstrations is not kept: the next plain question is of the fit.
             if groups is None and not known and (demos is None or fitted_on is None):
                 self.covariance_, self.robust_covariance_, self.log_likelihood_ = covariance, robust, total
-        weights, names = self.weights_, known_names(self) if names is None else names
-        if len(names) != len(weights):
-            raise EngineError(f"there are {len(weights)} features, and {len(names)} names were given: give one each.")
-        fixed = np.isin(np.arange(len(weights)), list(getattr(self, "fixed", None) or ()))
+        d, names = len(self.weights_), known_names(self) if names is None else names
+        if len(names) != d:
+            raise EngineError(f"there are {d} features, and {len(names)} names were given: give one each.")
+        weights, names = self._all_weights, [*names, *vars(self).get("rule_weights_", ())]
+        fixed = np.isin(np.arange(len(weights)), list(self._fit_settings().fixed or ()))
         # What demonstrations determine exactly has variance 0, which rounding may leave just below it.
         plain, other = (np.where(fixed, np.nan, np.sqrt(np.maximum(np.diag(one), 0.0))) for one in (covariance, robust))
         found = tuple(map(str, names)), weights, plain, other, total["sum"], int(total["n"]), covariance, robust
@@ -617,6 +645,8 @@ class Learner(Estimator, ABC):
         """
         fixed = np.isin(np.arange(len(self.weights_)), list(getattr(self, "fixed", None) or ()))
         null = self._under(self._read_features().reward(np.where(fixed, self.weights_, 0.0)))
+        usual = usual_rules(as_constraint(self.constraint))
+        null.rule_weights_ = {rule.label: 0.0 if rule.weight is None else rule.weight for rule in usual}
         try:
             return demos.mean(null._log_likelihoods(demos)[0]) * len(demos)
         except DivergenceError:
@@ -625,7 +655,18 @@ class Learner(Estimator, ABC):
     def _information(self, demos: Demonstrations) -> Information:
         """Curvature and scores at the learned weights, from demonstrations."""
         task = replace(self._task(demos), policy=self._law(self.world.any_task, None).policy)
-        return information(task, self._fit_settings(), self.weights_)
+        return information(task, self._fit_settings(), self._all_weights, self._settled)
+
+    @property
+    def _settled(self) -> list[int]:
+        """The numbers of weights that follow from a share that was given."""
+        usual = enumerate(usual_rules(as_constraint(self.constraint)), len(self.weights_))
+        return [k for k, rule in usual if rule.share is not None]
+
+    @property
+    def _all_weights(self) -> Floats:
+        """Those of features, and after them those of rules that are usually kept."""
+        return np.append(self.weights_, list(vars(self).get("rule_weights_", {}).values()))
 
     def _fit_settings(self) -> runs.FitSettings:
         return runs.FitSettings(engine=self._engine_settings())
@@ -737,7 +778,16 @@ class GradientLearner(Learner):
             )
 
     def _fit_settings(self) -> runs.FitSettings:
-        return runs.FitSettings(self.l2, self.max_iter, self.tol, self.seed, self._engine_settings(), self.fixed)
+        l2, fixed, usual = self.l2, self.fixed, usual_rules(as_constraint(self.constraint))
+        if usual and self.reward is None:
+            d = self._read_features().d
+            runs.FitSettings(l2).coordinates(d)
+            if any(not 0 <= k < d for k in fixed or ()):
+                raise EngineError(f"fixed names feature {max(fixed or ())}, but features are numbered 0 to {d - 1}.")
+            l2 = np.append(np.broadcast_to(runs.read_l2(l2, d), d), np.zeros(len(usual)))
+            given = {d + k: rule.weight for k, rule in enumerate(usual) if rule.weight is not None}
+            fixed = {**(fixed or {}), **given} or None
+        return runs.FitSettings(l2, self.max_iter, self.tol, self.seed, self._engine_settings(), fixed)
 
     def _begin(self) -> tuple[runs.FitSettings, NeuralReward | None]:
         """The settings that a fit begins with, and its network; a warm start has weights and memory of the last fit."""
@@ -746,6 +796,7 @@ class GradientLearner(Learner):
         if self.reward is None and weights is not None and len(weights) != d:
             had = f"warm_start=True begins with the last fit's {len(weights)} weights, and now there are {d} features"
             raise EngineError(f"{had}: give the same features, or a new learner.")
+        weights = None if weights is None or self.reward is not None else self._all_weights
         network = reward if self.reward is not None and isinstance(reward, NeuralReward) else self.reward
         settings = self._fit_settings().changed(start=weights, memory=last.get("optimiser_state_"))
         return settings, network if network is None or self.in_place else network.copy()
@@ -755,28 +806,35 @@ class GradientLearner(Learner):
         if self.reward is not None:
             return False
         settings, _ = self._begin()
-        features = self._read_features()
-        coordinates = settings.coordinates(features.d)
+        d = self._all_features().d
+        coordinates = settings.coordinates(d)
         if settings.max_iter != 0 and len(coordinates.free):
             return False
-        given = np.zeros(features.d) if settings.start is None else settings.start
-        self._learned(
-            features.reward(coordinates.full(given[coordinates.free])), Monitor(None), not len(coordinates.free)
-        )
+        given = np.zeros(d) if settings.start is None else settings.start
+        self._answer(coordinates.full(given[coordinates.free]), Monitor(None), not len(coordinates.free))
         return True
+
+    def _answer(self, answer: Floats | Reward, monitor: Monitor, converged: bool) -> None:
+        """Keep a reward, or weights of features and after them those of rules that are usually kept."""
+        if isinstance(answer, Reward):
+            return self._learned(answer, monitor, converged)
+        bare, usual = self._read_features(), usual_rules(as_constraint(self.constraint))
+        self._learned(bare.reward(answer[: bare.d]), monitor, converged)
+        if usual:
+            self.rule_weights_ = {rule.label: float(answer[bare.d + k]) for k, rule in enumerate(usual)}
+        return None
 
     def _drive(self, run: runs.Run[Any], demos: Demonstrations, apart: tuple[str, ...], **more: Any) -> runs.Outcome:
         """Take the run to its end, and keep what was learned; checkpoints agree in `more` and all but `apart`."""
         asked = self.progress or Progress()
-        features, monitor, checkpoint = self._read_features(), Monitor(asked.callback), None
+        features, monitor, checkpoint = self._all_features(), Monitor(asked.callback), None
         if asked.checkpoint is not None:
             same = self._identity(demos, apart) | more
             checkpoint = Checkpoint(asked.checkpoint, asked.checkpoint_every, asked.resume, same)
         if self._validation is not None:
             run = runs.ValidatedRun(run, features, self._validation)
         outcome = runs.drive(run, monitor, checkpoint)
-        answer = outcome.answer
-        self._learned(answer if isinstance(answer, Reward) else features.reward(answer), monitor, outcome.converged)
+        self._answer(outcome.answer, monitor, outcome.converged)
         # The optimiser's state can be as large as the model: it is kept for a warm start only.
         kept = outcome.learned.items()
         vars(self).update({name: value for name, value in kept if name != "optimiser_state_" or self.warm_start})

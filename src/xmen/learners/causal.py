@@ -10,17 +10,18 @@ to V_0 as it takes away. A loss below 0 therefore proves that no policy has thes
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from xmen import errors
-from xmen.engines.distribution import Distribution, Seed
+from xmen.constraints.constraint import usual_rules
+from xmen.engines.distribution import Distribution, Seed, as_constraint
 from xmen.errors import EngineError, Feature, InvalidDemonstrationError, Message, Setting, joined, notify
 from xmen.learners.base import GradientLearner, Progress, Rules, takes_parts
 from xmen.methods.demonstrations import Demonstrations, gather
-from xmen.methods.identify import at_an_end, warn_unbounded
+from xmen.methods.identify import at_an_end, warn_of_usual, warn_unbounded
 from xmen.methods.information import Information, curvature
 from xmen.methods.likelihood import LbfgsRun, LbfgsState, Objective
 from xmen.methods.neural import NeuralRun, Training
@@ -31,7 +32,7 @@ from xmen.policies.behaviour import Behaviour, best_chance, find_behaviour
 from xmen.policies.explanation import promised, refuse, why_unsafe
 from xmen.policies.game import Game
 from xmen.progress import Monitor
-from xmen.rewards import Floats, reward_table
+from xmen.rewards import Floats
 from xmen.rewards.linear import Features
 from xmen.rewards.neural import NeuralReward
 from xmen.storage.models import storable
@@ -119,7 +120,7 @@ class CausalLoss(Likelihood):
 
     game: Game
     starts: Floats  # the demonstrations' shares of the game's start nodes
-    visits: Floats  # their mean discounted visits
+    visits: Floats  # their mean discounted visits, and how often rules that are usually kept are to be kept
     discount: float
     validity: str | float
 
@@ -136,7 +137,7 @@ class CausalLoss(Likelihood):
         loss = self.value(behaviour) - float(np.sum(self.visits * table))
         if isinstance(behaviour.aim, float):
             loss -= behaviour.aim * float(self.validity)
-        return LossEstimate(loss, behaviour.visits(self.starts) - self.visits, 0.0, 0.0, {})
+        return LossEstimate(loss, behaviour.moments(self.starts) - self.visits, 0.0, 0.0, {})
 
     def value(self, behaviour: Behaviour) -> float:
         """The mean of V_0 over the starts of the demonstrations."""
@@ -274,6 +275,7 @@ class CausalXMEN(GradientLearner):
     """
 
     method = "exact"
+    takes_usual: ClassVar[bool] = True
 
     world: MDP
     constraint: Rules = None
@@ -323,14 +325,15 @@ class CausalXMEN(GradientLearner):
             return
         settings, reward = self._begin()
         if reward is None:
-            features = self._read_features()
+            features = self._all_features()
             run: Run[Any] = CausalRun(Objective(loss, features, settings.coordinates(features.d)), settings)
         else:
             run = NeuralRun(loss, reward, self.training or Training(), settings)
         # More iterations go on where fewer have ended; the device says where numbers are found, and not which.
         outcome = self._drive(run, demos, apart=("max_iter", "device"))
         if loss.validity != "sure":  # of which demonstrations that fail were refused
-            warn_of_promise(loss, reward_table(self.reward_, self.world), demos)
+            warn_of_promise(loss, self._table(), demos)
+        warn_of_usual(usual_rules(as_constraint(self.constraint)), self._task(demos).shares)
         if self.reward is None and outcome.converged and not read_l2(self.l2).any():
             warn_of_infinity(loss, self._read_features(), demos)
 
@@ -347,12 +350,13 @@ class CausalXMEN(GradientLearner):
             raise refuse(game, validity, self.max_nodes)
         choices = behaviours.follow(game, demos.walks)
         require_allowed(promise, choices, demos, self.max_nodes)
-        shares = np.bincount(demos.walks.starts, weights=demos.weights, minlength=self.world.n_states)
-        starts, visits = shares.astype(np.float64)[game.product.state[game.product.starts]], demos.visits(self.discount)
+        begun = np.bincount(demos.walks.starts, weights=demos.weights, minlength=self.world.n_states)
+        starts, visits = begun.astype(np.float64)[game.product.state[game.product.starts]], demos.visits(self.discount)
         if self.outcomes == "expected":
             visits = expected_visits(promise, choices, demos.weights, starts, self.discount)
         game = behaviours.restricted(promise) if validity == "sure" else game  # with the same starts
-        return CausalLoss(game, starts, visits, self.discount, validity)
+        shares = self._task(demos).shares
+        return CausalLoss(game, starts, np.append(visits, shares) if len(shares) else visits, self.discount, validity)
 
     def _information(self, demos: Demonstrations) -> Information:
         if self.outcomes == "expected":
@@ -360,7 +364,7 @@ class CausalXMEN(GradientLearner):
                 "standard errors are those of demonstrated features: with outcomes='expected' there is no score for "
                 "each demonstration. Resample demonstrations instead, or use outcomes='demonstrated'."
             )
-        features, loss, weights = self._read_features(), self._loss(demos), self.weights_
+        features, loss, weights = self._all_features(), self._loss(demos), self._all_weights
         coordinates, product = self._fit_settings().coordinates(features.d), loss.game.product
 
         def mean(at: Floats) -> Floats:
@@ -369,13 +373,13 @@ class CausalXMEN(GradientLearner):
         behaviour, states = loss.behaviour(features.table(weights)), product.state[product.starts]
         expected = np.zeros((len(demos), features.d))  # E_pi[f | start]
         for place in np.flatnonzero(loss.starts > 0).tolist():
-            alone = behaviour.visits(np.eye(1, len(states), place)[0])
+            alone = behaviour.moments(np.eye(1, len(states), place)[0])
             expected[demos.walks.starts == states[place]] = features.contract(alone)
-        scores = features.contract(demos.walks.visit_rows(loss.discount)) - expected
+        scores = features.contract(demos.rows(loss.discount)) - expected
         hessian = curvature(lambda points: map(mean, points), weights, features.scale, coordinates)
         # With chance the curvature is not the variance of the features: outcomes vary, too. The scores know.
         chance = not product.world.deterministic
-        return Information(coordinates, hessian, scores, demos.weights, by_scores=chance)
+        return Information(coordinates, hessian, scores, demos.weights, self._settled, by_scores=chance)
 
     def _summary_notes(self) -> dict[str, str]:
         notes = super()._summary_notes()

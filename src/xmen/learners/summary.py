@@ -12,7 +12,7 @@ import numpy as np
 from scipy.sparse import csc_matrix
 from scipy.stats import chi2, norm
 
-from xmen.constraints.constraint import And, Constraint
+from xmen.constraints.constraint import And, Constraint, Usually
 from xmen.errors import EngineError, extra_module
 from xmen.methods.demonstrations import Demonstrations
 from xmen.rewards.linear import Features, Floats, StateFeatures, read_features
@@ -50,6 +50,8 @@ def _columns(features: Features) -> list[tuple[bytes, bytes]]:
 
 def spelled(rule: Constraint | None) -> frozenset[str]:
     """The rules of a conjunction, whatever they are called and in whatever order they stand."""
+    if isinstance(rule, Usually):  # has a weight, and forbids nothing
+        return frozenset()
     if isinstance(rule, And):
         return frozenset().union(*map(spelled, rule.children))
     return frozenset() if rule is None else frozenset([str(replace(rule, name=None))])

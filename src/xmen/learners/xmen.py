@@ -9,14 +9,16 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from xmen.constraints.constraint import require_hard, usual_rules
 from xmen.constraints.occurrence import never
 from xmen.engines.choose import answering, read_engine
 from xmen.engines.distribution import Seed, as_constraint, generator
 from xmen.engines.settings import EngineSettings
-from xmen.engines.trips import RejectTrips, TripEngine, have_a_way
+from xmen.engines.trips import RejectTrips, TripEngine, edge_rewards, have_a_way
 from xmen.errors import (
     EngineError,
     LuckWarning,
+    Message,
     NotFittedError,
     ProductTooLargeError,
     RewardError,
@@ -30,6 +32,7 @@ from xmen.learners.summary import known_names
 from xmen.methods.cells import Cells
 from xmen.methods.demonstrations import Demonstrations
 from xmen.methods.exact import Exact
+from xmen.methods.identify import warn_of_usual
 from xmen.methods.information import refit
 from xmen.methods.likelihood import DistributionLikelihood
 from xmen.methods.neural import NeuralRun, Optimiser, Training
@@ -176,6 +179,7 @@ class MaximumEntropy(GradientLearner):
     """Learners of P(tau) = exp(R) D I_C / Z by maximum likelihood; subclasses are dataclasses of their settings."""
 
     takes_networks: ClassVar[bool] = True
+    takes_usual: ClassVar[bool] = True
     records: ClassVar[Mapping[str, type[Options]]] = {"engine": EngineSettings, "progress": Progress}
 
     method: str | Method = "exact"
@@ -192,6 +196,14 @@ class MaximumEntropy(GradientLearner):
                 raise EngineError(f"discount = {gamma:g} needs a horizon: Network(..., horizon=...), or discount = 1.")
         if method is not None:
             method.check(self._engine_settings(), self.given, self.reward is not None)
+        usual = usual_rules(as_constraint(self.constraint))
+        if usual and (self.reward is not None or isinstance(method, Reject)):
+            how = "a neural reward" if self.reward is not None else f"method={self.method!r}"
+            what = "{} takes hard rules only, and {!r} is usually kept: learn with features and another method."
+            raise EngineError(Message(what, how, usual[0].label))
+        if isinstance(method, Paper) and (given := [rule for rule in usual if rule.weight is not None]):
+            what = "method='paper' learns every weight: leave weight={:g} of {!r} out, or use another method."
+            raise EngineError(Message(what, given[0].weight, given[0].label))
         if self.fixed and method is not None and not method.keeps_fixed:
             raise EngineError(f"method={method.name!r} learns every weight: fixed needs method='exact' or 'auto'.")
 
@@ -213,16 +225,18 @@ class MaximumEntropy(GradientLearner):
                 "actions it learns other weights than theirs. CausalXMEN learns those (xmen fit --learner causal).",
                 LuckWarning,
             )
-        method, run = self._prepare(self._task(demos))
+        task = self._task(demos)
+        method, run = self._prepare(task)
         asked = self._engine_settings()
         more = {name: getattr(asked, name) for name in ("max_nodes", "oracle", "time_limit")} | method.chosen()
         apart = ("engine",) if method.plans_with_max_iter else ("engine", "max_iter")  # the engine answers later
         outcome = self._drive(run, demos, apart, **more, method=method.name)
         self.method_ = method.name
+        warn_of_usual(usual_rules(as_constraint(self.constraint)), task.shares)
         base = outcome.base
         # Given the start, learning was in a world of the demonstrations' own starts: that one does not answer.
         if base is not None and base.world is self.world and asked.engine in ("auto", base.engine):
-            fitted = base.with_reward(self.reward_)
+            fitted = base.with_reward(self._table()).with_reward(self.reward_)  # the weights of rules stay
             fitted.reason = base.reason
             self._answering = self._asked(), fitted
 
@@ -328,6 +342,7 @@ class MaximumEntropy(GradientLearner):
         """What a fitted model is fitted to again; `call` is how its user gives demonstrations not at hand."""
         self._require_fitted()
         name = call.split("(")[0]
+        require_hard(self._rule(), name)
         if not isinstance(self.reward_, LinearReward):
             raise EngineError(f"{name} is of linear weights; this reward is a {type(self.reward_).__name__}.")
         if isinstance(self.world, Network) or self.given is not None:
@@ -417,13 +432,14 @@ class MaximumEntropy(GradientLearner):
         change = rows[:, [column]].toarray()[:, 0] * self.weights_[column]
         if links is not None:
             change *= np.isin(network.target, [network.read_state(link) for link in links])
-        rewards = self.reward_.table()[network.source, network.action]
+        rewards = edge_rewards(network, self._table())
+        change = np.append(change, np.zeros(len(rewards) - len(change)))  # rules stay as they are
         engine = TripEngine(network, self._rule(), starts, goals, amounts, settings.max_nodes, self.discount)
         begun = np.bincount(starts, weights=amounts, minlength=network.n_states)
         step = FLOW_STEP / max(1.0, float(np.abs(change).max(initial=0.0)))
         less, now, more = (
-            begun + np.bincount(network.target, engine.value(rewards + k * step * change).visits, network.n_states)
-            for k in (-1, 0, 1)
+            begun + np.bincount(network.target, visits[: len(network.target)], network.n_states)
+            for visits in (engine.value(rewards + k * step * change).visits for k in (-1, 0, 1))
         )
         found: Floats = np.full(network.n_states, np.nan)
         np.divide(more - less, 2.0 * step * now, out=found, where=now > 0)
@@ -455,7 +471,7 @@ class MaximumEntropy(GradientLearner):
     def _flows(
         self, network: Network, starts: NDArray[np.int64], goals: NDArray[np.int64], amounts: Floats, also: Rules
     ) -> Flows:
-        reward, settings = self.reward_.table()[network.source, network.action], self._engine_settings()
+        reward, settings = edge_rewards(network, self._table(also)), self._engine_settings()
         problem = network, self._rule(also), starts, goals, amounts, settings.max_nodes
         try:
             engine = TripEngine(*problem, self.discount, settings.device)
@@ -464,6 +480,7 @@ class MaximumEntropy(GradientLearner):
             trips = RejectTrips(*problem)
             engine = trips.engine
             log_z, visits = trips.value(reward, FLOW_DRAWS, np.random.default_rng(0))
+        visits = visits[: len(network.source)]
         states = np.bincount(network.target, weights=visits, minlength=network.n_states).astype(np.float64)
         np.add.at(states, starts, amounts)
         return Flows(visits, states, log_z[engine.pair_of], network)
@@ -483,7 +500,8 @@ class MaximumEntropy(GradientLearner):
         """The method that will be used, and its run."""
         chosen = read_method(self.method)
         network = self.world if isinstance(self.world, Network) else None
-        kinds = AUTO if network is None else AUTO_TRIPS
+        of_trips: tuple[type[Method], ...] = (Exact,) if usual_rules(task.constraint) else AUTO_TRIPS
+        kinds = AUTO if network is None else of_trips
         settings, reward = self._begin()
 
         def begun(method: Method) -> Run[Any]:
@@ -577,6 +595,8 @@ class XMEN(MaximumEntropy):
         The learned reward.
     weights_
         Its weights, shape (d,), if it is linear.
+    rule_weights_
+        With rules that are usually kept, the weight of each by its name, in nats: learned, or as it was given.
     history_
         One Record per iteration.
     n_iter_

@@ -11,12 +11,13 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix, hstack
 
 from xmen.compiled import compiled
-from xmen.constraints.constraint import OPEN, And, Constraint, HowMany, Leaf, Sure, combine
+from xmen.constraints.constraint import OPEN, And, Constraint, HowMany, Leaf, Sure, Usually, combine, usual_rules
 from xmen.errors import Message, ProductTooLargeError, XmenError
 from xmen.events import NO_ACTION
-from xmen.sharing import Lock
+from xmen.sharing import Lock, once
 from xmen.worlds import MDP, Trajectory, Walks
 
 # ---- Compiled loops over machines and the constraint tree, each a few lines over plain arrays
@@ -59,7 +60,7 @@ def settle(rows: Any, n_children: Any, least: Any, most: Any, first: Any, last: 
                 top -= 1
                 n_holding += stack[top] == SURE_TO_HOLD
                 n_open += stack[top] == OPEN
-            verdict = _combine(n_holding, n_open, least[op], most[op])
+            verdict = _combine(n_holding, n_open, least[op], most[op]) if most[op] >= 0 else OPEN
             if verdict != OPEN:
                 pattern = holding if verdict == SURE_TO_HOLD else failing
                 for leaf in range(first[op], last[op]):
@@ -87,7 +88,7 @@ def judge(answers: Any, n_children: Any, least: Any, most: Any) -> Any:
                 for _ in range(n_children[op]):
                     top -= 1
                     n_holding += stack[top] == SURE_TO_HOLD
-                stack[top] = _combine(n_holding, 0, least[op], most[op])
+                stack[top] = _combine(n_holding, 0, least[op], most[op]) if most[op] >= 0 else SURE_TO_HOLD
             top += 1
         out[i] = stack[0] == SURE_TO_HOLD
     return out
@@ -239,7 +240,8 @@ class TreeProgram(NamedTuple):
 
     Operation i takes the verdicts of its `n_children[i]` children (0: the next leaf) and asks whether between
     least[i] and most[i] of them hold. Once that is sure, the leaves below it, first[i] to last[i], no longer
-    matter: they are set to holding[i] or failing[i], which keeps the answer and lets product nodes merge.
+    matter: they are set to holding[i] or failing[i], which keeps the answer and lets product nodes merge. A most[i]
+    below 0 marks a rule that is usually kept: it is open to the end, so that its machines matter, and then holds.
     """
 
     n_children: Index
@@ -274,6 +276,9 @@ def compile_tree(constraint: Constraint) -> TreeProgram:
                 last = children[-1][1].last
             pattern = _Pattern(last, *_inner_patterns(children, *node.bounds, nobody))
             operations.append((len(children), *node.bounds, first, last))
+        elif isinstance(node, Usually):
+            pattern = _Pattern(emit(node.rule, first).last, everybody, nobody)
+            operations.append((1, 0, -1, first, pattern.last))
         else:
             pattern = _Pattern(first + 1, everybody, nobody)
             operations.append((0, 0, 0, first, first + 1))
@@ -329,6 +334,7 @@ class CompiledConstraint:
         parts = constraint.children if isinstance(constraint, And) else ()
         # The numbers of the leaves without which nothing is valid: thousands of small rules reject as one.
         first = np.cumsum([0, *(sum(1 for _ in part.leaves()) for part in parts)]).tolist()
+        self.usual = usual_rules(constraint)
         self._required = {i for i, part in zip(first, parts, strict=False) if isinstance(part, Leaf)}
 
     def settle(self, rows: Index) -> NDArray[np.bool_]:
@@ -339,10 +345,58 @@ class CompiledConstraint:
 
     def accepts(self, machine_rows: Index, last_states: Index) -> NDArray[np.bool_]:
         """Whether trajectories may end in these states, given the machines' rows (n, leaves) before that."""
+        return self.judge(self._answers(machine_rows, last_states))
+
+    def _answers(self, machine_rows: Index, last_states: Index) -> NDArray[np.bool_]:
         answers = np.empty(machine_rows.shape, dtype=np.bool_)
         for i, table in enumerate(self.tables):
             answers[:, i] = table.final(machine_rows[:, i], last_states)
-        return self.judge(answers)
+        return answers
+
+    def keeps(self, machine_rows: Index, last_states: Index) -> NDArray[np.bool_]:
+        """Which of the k rules that are usually kept hold (n, k) for trajectories that `accepts` was asked about."""
+        answers = self._answers(machine_rows, last_states) if self.usual else np.empty((len(machine_rows), 0), np.bool_)
+        return self._usual_kept(answers)
+
+    def kept(self, walks: Walks) -> NDArray[np.bool_]:
+        """Which of the k rules that are usually kept hold for each trajectory (n, k)."""
+        answers = np.zeros((len(walks), len(self.tables)), dtype=np.bool_)
+        for i in {i for first, last, _ in self._usual_programs for i in range(first, last)} if self.usual else ():
+            answers[:, i] = self.tables[i].run(walks)
+        return self._usual_kept(answers)
+
+    def worth(self, walks: Walks, rules: NDArray[np.float64]) -> NDArray[np.float64] | float:
+        """What keeping them is worth to each trajectory (n,), by weights (k,); 0 where these are none."""
+        return np.asarray(self.kept(walks) @ rules) if len(rules) else 0.0
+
+    def rows(self, walks: Walks, discount: float) -> csr_matrix:
+        """Visits of each trajectory, and where rules are usually kept which of these it keeps after them."""
+        visits = walks.visit_rows(discount)
+        return hstack([visits, csr_matrix(self.kept(walks))], format="csr") if self.usual else visits
+
+    def _usual_kept(self, answers: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        out = np.empty((len(answers), len(self.usual)), dtype=np.bool_)
+        for k, (first, last, program) in enumerate(self._usual_programs if self.usual else ()):
+            out[:, k] = judge(np.ascontiguousarray(answers[:, first:last]), *program[:3])
+        return out
+
+    @once
+    def _usual_programs(self) -> list[tuple[int, int, TreeProgram]]:
+        """The first leaf of each rule that is usually kept, the one after its last, and its tree."""
+        found = list[tuple[int, int, TreeProgram]]()
+
+        def visit(node: Constraint, first: int) -> int:
+            last = first + sum(1 for _ in node.leaves())
+            if isinstance(node, Usually):
+                found.append((first, last, compile_tree(node.rule)))
+            elif isinstance(node, And):
+                for part in node.children:
+                    first = visit(part, first)
+            return last
+
+        assert self.constraint is not None
+        visit(self.constraint, 0)
+        return found
 
     def judge(self, answers: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """The tree's answer to final answers of the leaves (n, leaves)."""

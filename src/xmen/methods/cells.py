@@ -18,7 +18,6 @@ from xmen.methods.rounds import DEFAULT_MAX_ITER, Batch, Plan, RoundsRun, Source
 from xmen.methods.runs import FitSettings, Likelihood, LossEstimate, Method, Task
 from xmen.options import require_number, require_whole
 from xmen.oracles.formula import Bits, Parities
-from xmen.product.best import score_range
 from xmen.product.layered import pass_messages
 from xmen.rewards.linear import Features, Floats
 from xmen.sampling import Info, Space, UnfinishedError, choose_parities, estimate, run_jobs, spawn
@@ -126,10 +125,11 @@ class CellSource(Source):
         if tilt is not None:
             # The weight of a copy is that of its trajectory over the number of copies; of known ones it is not read.
             weights = self._weights(tilt)
-            log_measure[:n_known] += space.log_max - 0.5 * LOG2 - both[0].scores(weights)
+            known, other = (self.hashed.spelled.scores(weights, each) for each in both)
+            log_measure[:n_known] += space.log_max - 0.5 * LOG2 - known
             if len(rows):
-                log_measure[n_known:] += space.log_weight(rows) - both[1].scores(weights)
-        visits = csr_matrix(vstack([each.visit_rows(self.base.discount) for each in both]))
+                log_measure[n_known:] += space.log_weight(rows) - other
+        visits = csr_matrix(vstack([self.hashed.spelled.usual.rows(each, self.base.discount) for each in both]))
         log_dynamics, batch = np.concatenate([each.scores(dynamics) for each in both]), np.zeros(n, dtype=np.int64)
         draws = Draws.of_parts(visits, log_measure, log_dynamics, np.ones(n, dtype=np.bool_), batch, np.zeros(1))
         draws = replace(draws, known=np.arange(n) < n_known, noise=np.array([1.0 - 2.0**-m]))
@@ -169,7 +169,7 @@ class CellSource(Source):
         if plan["tilt"]:
             highest = self._tilted(weights).log_max
         else:
-            highest = score_range(self.base.relaxation.product, self._weights(weights))[1]
+            highest = self.hashed.relaxed_range(self._weights(weights), self.base.relaxation.product)[1]
         return math.exp(min(log_measure + highest - log_z, 0.0))
 
     def _sized(self, log2_plain: float, log2_count: float, wanted: float, tilt: float) -> Plan:
@@ -226,7 +226,7 @@ class CellsLikelihood(Likelihood):
         weights = base.weights.with_table(base.world, table)
         space = base.hashed.space(weights, base.relaxation.product)
         self.parities, _ = choose_parities(space, self._cell_size, self._rng, start=self.parities)
-        function = partial(walk_function, base.hashed.decoder, weights)
+        function = partial(walk_function, base.hashed.spelled, weights)
         found = estimate(space, self.parities, self._n_cells, self._rng, function)
         visits, visits_std = (x[: self._demo_visits.size] for x in (found.expectation, found.expectation_std))
         loss = found.log_partition - float(np.sum(self._demo_visits * table))

@@ -2,10 +2,11 @@
 
 import contextlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_matrix, hstack
 
 from xmen.constraints.constraint import Constraint
 from xmen.engines.diagnosis import feasible_product
@@ -27,6 +28,7 @@ class Demonstrations:
     weights: Floats  # (n,), summing to 1
     valid: NDArray[np.bool_]
     machines: Sequence[MachineTable] = ()  # that checked them, for engines over the same world
+    kept: NDArray[np.bool_] = field(default_factory=lambda: np.zeros((0, 0), dtype=np.bool_))  # (n, k) usual rules
 
     def __len__(self) -> int:
         return len(self.walks)
@@ -45,11 +47,18 @@ class Demonstrations:
         """The demonstrations from one state, in the world that starts there."""
         own = (self.walks.starts == start) & (self.weights > 0)
         walks = replace(self.walks[own], world=self.walks.world.with_start(start))
-        return Demonstrations(walks, self.weights[own] / self.weights[own].sum(), self.valid[own], self.machines)
+        return Demonstrations(
+            walks, self.weights[own] / self.weights[own].sum(), self.valid[own], self.machines, self.kept[own]
+        )
 
     def visits(self, discount: float = 1.0) -> Floats:
         """Mean discounted visits of each state and action, shape (n_states, n_actions)."""
         return self.walks.visits(discount, self.weights)
+
+    def rows(self, discount: float = 1.0) -> csr_matrix:
+        """Visits of each demonstration, and where rules are usually kept which of these it keeps after them."""
+        visits = self.walks.visit_rows(discount)
+        return hstack([visits, csr_matrix(self.kept)], format="csr") if self.kept.shape[1] else visits
 
     def trips(self) -> tuple[NDArray[np.integer], NDArray[np.integer], Floats]:
         """Start, goal and weight of each demonstration that counts, as the engines of a network take them."""
@@ -103,9 +112,12 @@ def gather(
         possible = walks.complete()
     valid = possible.copy()
     compiled = CompiledConstraint(constraint, world, known=known)
+    kept = np.zeros((len(walks), len(compiled.usual)), dtype=np.bool_)
     if constraint is not None and possible.any():
         asked, batch = walks[possible], max(1, BATCH_ENTRIES // (int(walks[possible].lengths.max()) + 1))
-        valid[possible] = np.concatenate([compiled.check(asked[i : i + batch]) for i in range(0, len(asked), batch)])
+        pieces = [asked[i : i + batch] for i in range(0, len(asked), batch)]
+        valid[possible] = np.concatenate([compiled.check(piece) for piece in pieces])
+        kept[possible] = np.concatenate([compiled.kept(piece) for piece in pieces])
     if refuse_invalid and not valid.all():
         if constraint is not None and possible.any() and not valid.any():
             with contextlib.suppress(ProductTooLargeError):  # do the rules contradict each other?
@@ -113,7 +125,7 @@ def gather(
         wrong = np.flatnonzero(~valid).tolist()
         refuse(world, trajectories, constraint, wrong)  # finds the words
         raise XmenError(f"demonstration {wrong[0]} is not valid, and its own check does not agree: please report it.")
-    return Demonstrations(walks, weights, valid, compiled.tables)
+    return Demonstrations(walks, weights, valid, compiled.tables, kept & valid[:, None])
 
 
 def normalised_weights(sample_weight: ArrayLike | None, n: int) -> Floats:

@@ -69,7 +69,7 @@ class Exact(Method):
 
     def likelihood(self, task: Task, settings: FitSettings) -> DistributionLikelihood:
         base = Chooser(task.law(), settings.engine, settings.seed).exact()
-        return DistributionLikelihood(base, task.demos.visits(task.discount))
+        return DistributionLikelihood(base, task.visits())
 
     def trip_run(self, task: Task, settings: FitSettings, network: Network) -> "TripRun":
         asked, trips = settings.engine, (network, task.constraint, *task.demos.trips())
@@ -115,9 +115,10 @@ class TripObjective(Objective):
         network, demos = engine.network, task.demos
         self.rows = task.features.rows(network.source, network.action)
         self._columns = self.rows.T.tocsr()
-        uses = demos.walks.edge_uses(engine.discount, demos.weights)
+        uses = np.append(demos.walks.edge_uses(engine.discount, demos.weights), task.shares)
         self.demo_features: Floats = self._columns @ uses
-        self._demo_length = float(uses.sum())
+        self._moves = np.arange(len(uses)) < len(network.source)  # and after them rules that are usually kept
+        self._demo_length = float(uses[self._moves].sum())
         # The curvature of a weight is about the mean of its squared feature over the trips, and what its penalty adds.
         curvature = self.rows.power(2).T @ uses + coordinates.l2
         # Of features that no trip shows and no penalty holds it is taken for a millionth of the largest.
@@ -129,7 +130,7 @@ class TripObjective(Objective):
     def __call__(self, moved: Floats) -> Value:
         weights = self.coordinates.full(moved)
         try:
-            found = self.engine.value(self.rows @ weights + self.offset)
+            found = self.engine.value(self.rows @ weights + self.offset * self._moves)
         except DivergenceError:
             return Value(np.inf, np.full(len(moved), np.nan))
         loss = float(self.engine.weight @ found.log_z) - float(weights @ self.demo_features)

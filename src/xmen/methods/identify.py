@@ -11,6 +11,7 @@ import numpy as np
 from scipy.sparse import csr_matrix, vstack
 
 from xmen import errors
+from xmen.constraints.constraint import Usually
 from xmen.engines.diagnosis import multiply
 from xmen.engines.exact import ExactDistribution
 from xmen.engines.reject import RejectDistribution
@@ -20,7 +21,7 @@ from xmen.errors import Feature, Message, Setting, joined, listing, notify
 from xmen.methods.demonstrations import Demonstrations
 from xmen.methods.runs import FitSettings, Task, read_l2
 from xmen.product.best import best_walk
-from xmen.rewards.linear import Features, Floats, StateFeatures
+from xmen.rewards.linear import Features, Floats, RuleFeatures, StateFeatures
 from xmen.worlds import EdgeWeights, Walks
 
 RELATIVE = 1e-9  # differences below this share of the largest possible sum are rounding errors
@@ -28,6 +29,7 @@ MOST_FEATURES = 400  # more are not examined: a decomposition of their covarianc
 MOST_SEARCHES = 40  # features whose range is searched for; the rest goes unexamined
 MOST_NODES = 1_000_000  # of a product that is made for these questions alone
 SHOWN = 6
+EPSILON = 1e-12  # shares of demonstrations nearer to 0 or 1 are these
 
 
 def warn_undetermined(
@@ -48,10 +50,21 @@ def warn_undetermined(
             except errors.ProductTooLargeError:
                 return
         base = ExactDistribution(product, base.law.with_reward(None), None)
-    warn_unbounded(unbounded(base, task.features, task.demos), ended)
+    features = task.features.bare if isinstance(task.features, RuleFeatures) else task.features
+    warn_unbounded(unbounded(base, features, task.demos), ended)
     # One-hot states are never all identified (the goal's, for one); who chose nothing is told nothing.
-    if not isinstance(task.features, StateFeatures) and task.features.d <= MOST_FEATURES:
-        warn_unidentified(unidentified(base, task.features))
+    if not isinstance(features, StateFeatures) and features.d <= MOST_FEATURES:
+        warn_unidentified(unidentified(base, features))
+
+
+def warn_of_usual(usual: list[Usually], shares: Floats) -> None:
+    """Warn of rules whose weights were learned, and that all demonstrations keep or all break."""
+    for rule, share in zip(usual, shares.tolist(), strict=True):
+        if rule.weight is None and not EPSILON < share < 1.0 - EPSILON:
+            what = "every demonstration keeps" if share > 0.5 else "no demonstration keeps"
+            advice = "make the rule hard" if share > 0.5 else "drop it, or make its negation hard"
+            sentence = "{} {!r}: its weight has no finite optimum, and stopped where it was. Better {}."
+            notify(Message(sentence, what, rule.label, advice), errors.UnboundedWarning)
 
 
 def warn_unbounded(which: list[int], ended: str) -> None:
@@ -219,14 +232,16 @@ def warn_undetermined_trips(engine: TripEngine, task: Task, rows: csr_matrix, de
     rows (E, d) are the features of the network's edges, demo_features (d,) their mean over the demonstrations.
     """
     # As elsewhere: who chose no features is told nothing of them.
-    if engine.shared is None or isinstance(task.features, StateFeatures):
+    features = task.features.bare if isinstance(task.features, RuleFeatures) else task.features
+    if engine.shared is None or isinstance(features, StateFeatures):
         return
+    rows, demo_features = csr_matrix(rows[: len(engine.network.source), : features.d]), demo_features[: features.d]
     possible = csr_matrix(rows[np.unique(engine.shared.product.edge)])
     least, most = (np.asarray(found.todense()).ravel() for found in (possible.min(axis=0), possible.max(axis=0)))
     never = (demo_features == 0.0) & (least >= 0.0) & (most > 0.0)
     warn_unbounded(np.flatnonzero(never).tolist(), "where its steps became small")
     if rows.shape[1] <= MOST_FEATURES:
-        warn_unidentified(unidentified_trips(engine, rows, task.features.scale))
+        warn_unidentified(unidentified_trips(engine, rows, features.scale))
 
 
 def unidentified_trips(engine: TripEngine, rows: csr_matrix, scale: Floats) -> Floats:
@@ -241,7 +256,7 @@ def unidentified_trips(engine: TripEngine, rows: csr_matrix, scale: Floats) -> F
     wanted = np.zeros(engine.n_pairs, dtype=np.int64)
     wanted[rng.permutation(engine.n_pairs)[:400]] = 8
     apart = [csr_matrix((1, rows.shape[1]))]
-    for pair, edges, lengths in engine.shared.draw(engine.log_dynamics + plain, wanted, rng):
+    for pair, edges, lengths in engine.shared.draw(engine.log_dynamics[: rows.shape[0]] + plain, wanted, rng):
         owner = np.repeat(np.arange(len(pair)), lengths)
         uses = csr_matrix((np.ones(len(edges)), (owner, edges)), shape=(len(pair), rows.shape[0]))
         found = csr_matrix(uses @ rows)

@@ -36,6 +36,7 @@ class Information(NamedTuple):
     hessian: Floats  # (d, d), without the penalty
     scores: Floats  # (n, d)
     weights: Floats  # (n,) of the demonstrations, summing to 1
+    settled: Sequence[int] = ()  # weights that follow from the others: demonstrations do not tell them
     by_scores: bool = False  # the curvature is not the variance of the scores: only these tell the covariance
 
     def covariances(self, groups: ArrayLike | None, noise: Floats | None) -> tuple[Floats, Floats]:
@@ -48,9 +49,10 @@ class Information(NamedTuple):
         free, d = self.coordinates.free, len(self.coordinates.values)
         at, scores = np.ix_(free, free), self.scores[:, free]
         inverse, lost = _inverse(self.hessian[at] + np.diag(self.coordinates.l2[free]))
-        alone = self.weights[:, None] * (scores - self.weights @ scores)
+        told = ~np.isin(free, list(self.settled))
+        alone = self.weights[:, None] * (scores - self.weights @ scores) * told
         by_group = alone if groups is None else _summed(alone, np.asarray(groups))
-        curved = alone.T @ alone if self.by_scores else self.hessian[at] * np.sum(self.weights**2)
+        curved = alone.T @ alone if self.by_scores else told * (self.hessian[at] * np.sum(self.weights**2)).T * told
         out = np.zeros((2, d, d))
         for whole, middle in zip(out, (curved, by_group.T @ by_group), strict=True):
             whole[at] = inverse @ middle @ inverse
@@ -80,16 +82,19 @@ def _inverse(matrix: Floats) -> tuple[Floats, NDArray[np.bool_]]:
     return inverse, np.abs(vectors[:, flat]).max(axis=1, initial=0.0) > np.sqrt(SINGULAR)
 
 
-def information(task: Task, settings: FitSettings, weights: Floats) -> Information:
-    """The information about linear weights (d,) in a task's demonstrations; needs the exact engine, or rejection."""
+def information(task: Task, settings: FitSettings, weights: Floats, settled: Sequence[int] = ()) -> Information:
+    """The information about linear weights (d,) in a task's demonstrations; needs the exact engine, or rejection.
+
+    `settled` are those of rules whose shares were given.
+    """
     with threadpool_limits(1, user_api="blas"):
         world, coordinates = task.demos.walks.world, settings.coordinates(task.features.d)
         if isinstance(world, AnyTask):
             expected, hessian = _trip_moments(task, settings, world.network, weights)
         else:
             expected, hessian = _world_moments(task, settings, weights)
-        rows = task.features.contract(task.demos.walks.visit_rows(task.discount))
-        return Information(coordinates, hessian, rows - expected, task.demos.weights)
+        rows = task.features.contract(task.demos.rows(task.discount))
+        return Information(coordinates, hessian, rows - expected, task.demos.weights, settled=settled)
 
 
 Means = Callable[[list[Floats]], Iterable[Floats]]
@@ -98,7 +103,7 @@ Means = Callable[[list[Floats]], Iterable[Floats]]
 
 def _world_means(base: ExactDistribution, features: Features) -> Means:
     """The means of weights over one product, many in a pass."""
-    return lambda points: (features.contract(d.visits()) for d in base.under_each(map(features.table, points)))
+    return lambda points: (features.contract(d.moments()) for d in base.under_each(map(features.table, points)))
 
 
 def curvature(means: Means, weights: Floats, scale: Floats, coordinates: Coordinates) -> Floats:
@@ -159,7 +164,7 @@ def _world_moments(task: Task, settings: FitSettings, weights: Floats) -> tuple[
     expected, law = np.empty((len(demos), features.d)), base.law.with_reward(features.table(weights))
     for start in np.unique(demos.walks.starts).tolist():
         alone = Chooser(replace(law, world=law.world.with_start(start), given=None), settings.engine).exact()
-        expected[demos.walks.starts == start] = features.contract(alone.visits())
+        expected[demos.walks.starts == start] = features.contract(alone.moments())
     return expected, hessian
 
 

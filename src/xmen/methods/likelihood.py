@@ -39,7 +39,7 @@ class DistributionLikelihood(Likelihood):
     def __call__(self, table: Floats) -> LossEstimate:
         present = self.answering.with_reward(table)
         log_partition, loss_std = present.log_partition(return_std=True)
-        visits, visits_std = present.visits(return_std=True)
+        visits, visits_std = present.moments(return_std=True)
         loss = log_partition - float(np.sum(self.demo_visits * table))
         return LossEstimate(loss, visits - self.demo_visits, loss_std, float(np.linalg.norm(visits_std)), {})
 

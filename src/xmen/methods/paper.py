@@ -157,7 +157,7 @@ class Proposal:
 
     def rows(self, walks: Walks) -> Floats:
         """f(tau) of each walk (n, d)."""
-        return self.features.contract(walks.visit_rows(self.discount))
+        return self.features.contract(self.hashed.spelled.usual.rows(walks, self.discount))
 
     def log_dynamics(self, walks: Walks) -> Floats:
         """log D(tau) of each walk (n,)."""
@@ -394,8 +394,9 @@ class PaperRun(Run[PaperState]):
         features, self.l2, self.tol = task.features, runs.read_l2(settings.l2, task.features.d), settings.tolerance()
         self.proposal = Proposal(base, features)
         self.weighted = not self.proposal.constant_dynamics
-        self.demo_rows = features.contract(task.demos.walks.visit_rows(task.discount))
-        self.centre: Floats = task.demos.weights @ self.demo_rows
+        self.demo_rows = features.contract(task.demos.rows(task.discount))
+        self.demo_rows += task.demo_features - task.demos.weights @ self.demo_rows  # shares that were given
+        self.centre: Floats = task.demo_features
         self.max_iter = settings.most_iterations(method.default_max_iter)
         self.n_skipped = int(float(method.burn_in) * self.max_iter)
         by_letter = float(method.burn_in) == 0.0

@@ -128,6 +128,12 @@ class Task:
     discount: float = 1.0
     given: str | None = None
     policy: Floats | None = None
+    shares: Floats = field(default_factory=lambda: np.zeros(0))  # how often rules that are usually kept are to be kept
+
+    def visits(self) -> Floats:
+        """Mean visits of the demonstrations; flat, with the shares after them, where rules are usually kept."""
+        visits = self.demos.visits(self.discount)
+        return np.append(visits, self.shares) if len(self.shares) else visits
 
     def law(self) -> Law:
         """What is fitted, before there is a reward: given the start, from where the demonstrations start."""
@@ -151,7 +157,7 @@ class Task:
     @property
     def demo_features(self) -> Floats:
         """The mean of f(tau) over the demonstrations (d,)."""
-        return self.features.contract(self.demos.visits(self.discount))
+        return self.features.contract(self.visits())
 
 
 @dataclass(frozen=True, repr=False)

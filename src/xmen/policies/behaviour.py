@@ -7,6 +7,8 @@ it is its probability. What an end is worth says what is promised:
 - "best": only choices with the largest chance of keeping the rules take part; all ends are worth 0.
 - "bonus": an end at which every rule was kept is worth `bonus`, others 0.
 
+An end at which every rule was kept is also worth the weights of those rules that are usually kept and were.
+
 The arithmetic itself is that of the game: compiled loops, or a device.
 """
 
@@ -19,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xmen.compiled import compiled
-from xmen.constraints.constraint import Constraint
+from xmen.constraints.constraint import Constraint, usual_rules
 from xmen.engines.exact import as_walks
 from xmen.engines.settings import EngineSettings, find_device
-from xmen.errors import EngineError, InfeasibleError, XmenError, require_horizon
+from xmen.errors import ConstraintError, EngineError, InfeasibleError, Message, XmenError, require_horizon
 from xmen.machines.tables import CompiledConstraint, as_trajectories
 from xmen.options import is_number
 from xmen.policies.game import Bools, Floats, Game, Index, Numbers, Occupancy, Stretch, game_of
@@ -46,6 +48,9 @@ def make_game(
     world: MDP, constraint: Constraint | None, max_nodes: int | None = None, device: str | None = None
 ) -> Game:
     """Everything that can happen in a world while the rules are watched; policies are worked out on `device`."""
+    for rule in usual_rules(constraint):
+        if rule.weight is None:
+            raise ConstraintError(Message("usually({!r}) has no weight here: policies take weight=nats.", rule.label))
     length = world.episode_length
     if length is None:
         raise EngineError(NEEDS_HORIZON)
@@ -87,13 +92,18 @@ class Layer(NamedTuple):
 
 
 class Behaviour:
-    """The shares of all choices at every time, for one reward (n_states, n_actions), discount and aim."""
+    """The shares of all choices at every time, for one reward (n_states, n_actions), discount and aim.
+
+    A flat reward has the weights of rules that are usually kept after it; else they have their own.
+    """
 
     def __init__(self, game: Game, table: Floats, discount: float, aim: Aim) -> None:
-        self.game, self.table, self.discount, self.aim = game, table, discount, aim
-        product = game.product
+        product, usual = game.product, game.product.compiled.usual
+        table, rules = np.split(table.ravel(), [product.world.n_states * product.world.n_actions])
+        self._rules = rules if len(rules) else np.array([rule.weight or 0.0 for rule in usual])
+        self.game, self.table, self.discount, self.aim = game, table.reshape(product.world.n_states, -1), discount, aim
         self.timeless = game.one_sweep and product.timeless(discount)
-        self._reward = game.rewards(table)
+        self._reward = game.rewards(self.table)
         ends = product.layer_ends
         total = 8 * int(ends.sum() + game.first_choice[ends].astype(np.int64).sum())
         self._stride = 1 if total <= game.layer_bytes else max(2, int(np.sqrt(game.horizon)))
@@ -121,7 +131,8 @@ class Behaviour:
     def _ends(self, won: Bools) -> tuple[Numbers, Numbers | None]:
         """What ending at each node is worth, and the chance that it kept the rules, where `won` says which have."""
         sure, bonus = self.aim == "sure", self.aim if isinstance(self.aim, float) else 0.0
-        return self.game.array(np.where(won, bonus, -np.inf if sure else 0.0)), None if sure else self.game.array(won)
+        worth = np.where(won, bonus + self.game.product.keeps @ self._rules, -np.inf if sure else 0.0)
+        return self.game.array(worth), None if sure else self.game.array(won)
 
     def _sweep(self) -> Layer:
         """One layer for all times: level after level, from the last nodes to the first."""
@@ -232,6 +243,13 @@ class Behaviour:
     def visits(self, starts: Floats) -> Floats:
         """Expected discounted uses of each state and action, shape (n_states, n_actions)."""
         return self.game.visits(self.occupancy(starts).used)
+
+    def moments(self, starts: Floats) -> Floats:
+        """`visits`; where rules are usually kept flat, with the probability of keeping each and all others after it."""
+        found, product = self.occupancy(starts), self.game.product
+        visits, last = self.game.visits(found.used), found.here if product.fixed_length else found.here + found.ended
+        kept = (self.game.on_host(last) * product.accepting) @ product.keeps
+        return np.append(visits, kept) if len(kept) else visits
 
     def hopeful_visits(self) -> Floats:
         """Expected visits (n_states, n_actions), without discount, while every rule can still be kept with luck."""
@@ -391,7 +409,7 @@ def likeliest_episode(behaviour: Behaviour) -> tuple[Trajectory, float]:
             return np.repeat(np.log(shares), np.diff(game.first_edge[: len(shares) + 1])) + np.log(chances)
 
     if behaviour.timeless:
-        value, taken = best_completions(product, log_weights(0), ended)
+        value, taken = best_completions(product, log_weights(0), np.where(ended, 0.0, -np.inf))
         steps: list[NDArray[Any]] = [taken]
     else:
         require_horizon(game.horizon, 4 * int(product.layer_ends.sum()))

@@ -10,7 +10,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from xmen.constraints.constraint import And, Constraint, conjunction, units
+from xmen.constraints.constraint import And, Constraint, conjunction, units, usual_rules
 from xmen.errors import InfeasibleError, Message, ProductTooLargeError, Setting, joined
 from xmen.machines.tables import CompiledConstraint
 from xmen.policies.behaviour import Aim, Behaviour, best_chance, find_behaviour, is_sure, make_game
@@ -50,7 +50,8 @@ def breaking(behaviour: Behaviour) -> dict[str, float]:
     game, product = behaviour.game, behaviour.game.product
     constraint = product.compiled.constraint
     rules = {} if constraint is None else _by_name(_named(constraint))
-    if behaviour.aim == "sure":
+    rules |= {one.label: one.rule for one in usual_rules(constraint)}
+    if behaviour.aim == "sure" and not usual_rules(constraint):
         return dict.fromkeys(rules, 0.0)
     n_outcomes = np.diff(game.first_edge)
 

@@ -354,7 +354,8 @@ def behaviour_of(distribution: Distribution) -> Behaviour:
         raise EngineError(behaviours.NEEDS_HORIZON)
     place = distribution.place
     game = game_of(distribution.product, None if place is None else place.device)
-    return Behaviour(game, reward_table(distribution.reward, world), distribution.discount, "sure")
+    table = np.append(reward_table(distribution.reward, world), distribution.weights.rules)
+    return Behaviour(game, table, distribution.discount, "sure")
 
 
 # ---- `xm.plan`: the public door to policies that can be executed

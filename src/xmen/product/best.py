@@ -22,7 +22,9 @@ def best_walk(product: Product, weights: EdgeWeights, operations: HostLayers | N
     With `operations` layer by layer, by these.
     """
     if product.world.unbounded or (operations is None and product.timeless(weights.discount)):
-        value, choice = best_completions(product, timeless_log_weights(product, weights), product.stops)
+        value, choice = best_completions(
+            product, timeless_log_weights(product, weights), product.log_ends(weights.rules, product.stops)
+        )
         completions = value[product.starts]
 
         def edge_of(t: int, node: int) -> int:
@@ -127,7 +129,7 @@ def _guide(product: Product, weights: EdgeWeights) -> tuple[Callable[[int], Floa
     """The best completion of each node after t actions, and the log-weight of each product edge as action t."""
     if product.world.unbounded or product.timeless(weights.discount):
         log_weight = timeless_log_weights(product, weights)
-        best = best_completions(product, log_weight, product.stops)[0]
+        best = best_completions(product, log_weight, product.log_ends(weights.rules, product.stops))[0]
         return (lambda t: best), (lambda t: log_weight)
     require_horizon(product.horizon, 8 * product.n_nodes * product.horizon)
     do, layers = HostLayers(product, weights), list[Floats]()

@@ -138,13 +138,20 @@ class Ground(NamedTuple):
     state: NDArray[np.int32]  # the world state of each node
     edge: NDArray[np.uint32] | None  # the world edge of each edge; None where it is that edge itself
     to_end: NDArray[np.int32] | None  # the distance of each node to an end; None where all that can happen is wanted
+    keeps: NDArray[np.bool_]  # which rules that are usually kept hold where a trajectory ends at each node (n, k)
 
 
 def ground_of(world: MDP, goals: NDArray[np.bool_] | None) -> Ground:
     """The graph of a world, with the distances of states to goals, or without these."""
     to_end = None if goals is None else distance_to(goals, world.source, world.target)
     starts, states = np.flatnonzero(world.start > 0).astype(np.int32), np.arange(world.n_states, dtype=np.int32)
-    return Ground(world.row_start, world.target, world.terminal, starts, ends_of(world), states, None, to_end)
+    return Ground(
+        world.row_start, world.target, world.terminal, starts, ends_of(world), states, None, to_end, _none(states)
+    )
+
+
+def _none(nodes: NDArray[Any]) -> NDArray[np.bool_]:
+    return np.zeros((len(nodes), 0), dtype=np.bool_)
 
 
 class Nodes:
@@ -354,7 +361,10 @@ def explore(compiled: CompiledConstraint, max_nodes: int, horizon: int, ground: 
     accepting = np.zeros(nodes.n, dtype=np.bool_)
     final = np.flatnonzero(ground.ends[node_rows[:, 0]])
     last_states = ground.state[node_rows[final, 0]]
-    accepting[final] = compiled.accepts(np.ascontiguousarray(node_rows[final, 1:]), last_states)
+    machine_rows = np.ascontiguousarray(node_rows[final, 1:])
+    accepting[final] = compiled.accepts(machine_rows, last_states)
+    keeps = np.zeros((nodes.n, len(compiled.usual)), dtype=np.bool_)
+    keeps[final] = compiled.keeps(machine_rows, last_states)
     depths = np.repeat(np.arange(len(found), dtype=np.int32), np.diff([0, *found]))
     return Product(
         world=compiled.world,
@@ -369,6 +379,7 @@ def explore(compiled: CompiledConstraint, max_nodes: int, horizon: int, ground: 
         edge=np.concatenate([np.empty(0, np.uint32), *edges]),
         starts=start_nodes,
         layer_ends=layer_ends(depths, horizon),
+        keeps=np.hstack([ground.keeps[node_rows[:, 0]], keeps]),
     )
 
 
@@ -434,6 +445,7 @@ class Product:
     edge: NDArray[np.uint32]  # the world edge below each product edge
     starts: NDArray[np.uint32]  # the nodes at which trajectories start
     layer_ends: NDArray[np.int64]  # layer_ends[t] nodes have depth <= t
+    keeps: NDArray[np.bool_]  # which of the k rules that are usually kept hold where a trajectory ends at a node (n, k)
 
     @property
     def n_nodes(self) -> int:
@@ -477,6 +489,11 @@ class Product:
         """Where trajectories end, on a timeless product."""
         return self.accepting & (self.depth == self.horizon) if self.fixed_length else self.accepting
 
+    def log_ends(self, rules: NDArray[np.float64], ends: NDArray[np.bool_] | None = None) -> NDArray[np.float64]:
+        """The log-weight of ending at each node, from the weights (k,) of rules; -inf where trajectories cannot."""
+        worth = self.keeps @ rules if len(rules) else 0.0
+        return np.where(self.accepting if ends is None else ends, worth, -np.inf)
+
     @once
     def outwards(self) -> NDArray[np.uint32]:
         """The nodes at which trajectories cannot end, nearest to acceptance first."""
@@ -486,7 +503,7 @@ class Product:
     def ground(self) -> Ground:
         """The graph that further machines are multiplied with."""
         nowhere = np.zeros(self.n_nodes, dtype=np.bool_)
-        rows, ends = self.indptr.astype(np.int64), (self.accepting, self.state, self.edge, self.distance)
+        rows, ends = self.indptr.astype(np.int64), (self.accepting, self.state, self.edge, self.distance, self.keeps)
         return Ground(rows, self.target, nowhere, self.starts, *ends)
 
     def sources(self) -> NDArray[np.uint32]:
@@ -500,7 +517,9 @@ class Product:
         depth, starts = self.depth[kept], number[self.starts][kept[self.starts]].astype(np.uint32)
         nodes = self.state[kept], depth, distance[kept], self.accepting[kept]
         ends = layer_ends(depth, self.horizon)
-        return Product(self.world, self.compiled, self.horizon, *nodes, indptr, target, edge, starts, ends)
+        return Product(
+            self.world, self.compiled, self.horizon, *nodes, indptr, target, edge, starts, ends, self.keeps[kept]
+        )
 
     def feasible(self) -> bool:
         """Whether any trajectory is valid."""

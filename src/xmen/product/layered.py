@@ -86,6 +86,7 @@ class Passing:
     here: Array
     flows: list[Array]  # plain, and discounted where there is a discount
     entropy: Any
+    kept: Floats  # (k, k): the probability so far that a trajectory ended and kept two of the rules usually kept
 
 
 class HostLayers:
@@ -107,13 +108,13 @@ class HostLayers:
         self.stride = 1 if total <= MESSAGE_BYTES else max(2, int(np.sqrt(product.horizon)))
 
     def last_layer(self) -> Array:
-        """b after `horizon` actions: 1 where trajectories may end."""
+        """b after `horizon` actions, under the first potential: 1 where trajectories may end."""
         return self.product.accepting.astype(np.float64)
 
     def first_potential(self) -> Array:
         """The log-weight of all shortest completions of each node."""
         product, log_weight = self.product, messages.timeless_log_weights(self.product, self.weights)
-        potential = np.where(product.accepting, 0.0, -np.inf)
+        potential = product.log_ends(self.weights.rules)
         sweeps.log_sweep(product.outwards, product.distance, product.indptr, product.target, log_weight, potential)
         return potential
 
@@ -129,7 +130,7 @@ class HostLayers:
         stop = np.zeros(self.product.n_nodes)
         if not self.product.fixed_length:
             ends = self.product.accepting
-            stop[ends] = np.exp(-potential[ends] - scale)
+            stop[ends] = np.exp(self.best_last()[ends] - potential[ends] - scale)
         return stop
 
     def base(self, epoch: int, t: int, potential: Array) -> Base:
@@ -195,7 +196,7 @@ class HostLayers:
     def begin(self, starts: Floats) -> Passing:
         """A flow that begins at the product's start nodes with these probabilities."""
         flows = np.zeros((1 if self.discount == 1.0 else 2, len(self.product.world.source)))
-        return Passing(messages.begun(self.product, starts), list(flows), 0.0)
+        return Passing(messages.begun(self.product, starts), list(flows), 0.0, np.zeros((len(self.weights.rules),) * 2))
 
     def forward(
         self, flow: Passing, t: int, base: Base, layers: Sequence[Array], factor: Scale | None, with_entropy: bool
@@ -206,6 +207,7 @@ class HostLayers:
         """
         product, (counts, *discounted) = self.product, flow.flows
         for after in layers[1:]:
+            self.end(flow)
             there = np.zeros(product.n_nodes)
             step = np.zeros_like(counts) if discounted else counts
             weights, n = self._weights_at(t, base), int(product.layer_ends[t])
@@ -216,9 +218,15 @@ class HostLayers:
             flow.here = there
             t += 1
 
-    def totals(self, flow: Passing) -> tuple[Array, Array, Any]:
-        """Expected uses of each world edge, plain and discounted; the entropy of all choices, if it was asked for."""
-        return flow.flows[0], flow.flows[-1], flow.entropy
+    def end(self, flow: Passing, last: bool = False) -> None:
+        """Count what ends here and keeps rules that are usually kept."""
+        if len(flow.kept) and (last or not self.product.fixed_length):
+            flow.kept += messages.both_kept(self.product, flow.here)
+
+    def totals(self, flow: Passing) -> tuple[Array, Array, Any, Floats]:
+        """Expected uses of each world edge, plain and discounted; the entropy, if asked for; which rules were kept."""
+        self.end(flow, last=True)
+        return flow.flows[0], flow.flows[-1], flow.entropy, flow.kept
 
     def choose(self, t: int, base: Base, after: Array, rng: np.random.Generator, node: Any) -> Any:
         """The edge that each walker takes as action t; nodes are moved in place. None when nobody moves any more."""
@@ -243,12 +251,12 @@ class HostLayers:
 
     @once
     def _log_stop(self) -> Array:
-        """0 where trajectories may end before `horizon` actions, -inf elsewhere."""
+        """What ending before `horizon` actions is worth, -inf where trajectories cannot."""
         return np.full(self.product.n_nodes, -np.inf) if self.product.fixed_length else self.best_last()
 
     def best_last(self) -> Array:
-        """0 where trajectories may end after `horizon` actions, -inf elsewhere."""
-        return np.where(self.product.accepting, 0.0, -np.inf)
+        """What ending after `horizon` actions is worth, -inf where trajectories cannot."""
+        return self.product.log_ends(self.weights.rules)
 
     def values(self, array: Array, nodes: Nodes) -> Floats:
         """The numbers at some nodes, on the host."""
@@ -411,8 +419,8 @@ class Layered:
         value = do.log_values(self._layer(t, sweep), self._potentials[layer.epoch], layer.scale)
         return do.conditional(t, self._log_after(t, after), value), do.ones(t + 1)
 
-    def uses(self, with_entropy: bool = False, starts: Floats | None = None) -> tuple[Array, Array, Any]:
-        """Expected uses of each world edge, plain and discounted, where they were computed; and the entropy.
+    def uses(self, with_entropy: bool = False, starts: Floats | None = None) -> tuple[Array, Array, Any, Floats]:
+        """Expected uses of each world edge, plain and discounted, where they were computed; the entropy; rules kept.
 
         With `starts`, trajectories begin at the start nodes with these weights, and not as the law says.
         """
@@ -434,8 +442,8 @@ class Layered:
         return do.totals(flow)
 
     def flow(self, with_entropy: bool = False) -> messages.Flow:
-        counts, discounted, entropy = self.uses(with_entropy)
-        return messages.Flow(counts, discounted, self._starts, messages.entropy_of(self._starts) + entropy)
+        counts, discounted, entropy, kept = self.uses(with_entropy)
+        return messages.Flow(counts, discounted, self._starts, messages.entropy_of(self._starts) + entropy, kept)
 
     def log_completions(self, t: int, nodes: NDArray[np.uint32]) -> Floats:
         layer, sweep = self._plan[t], self._sweep()

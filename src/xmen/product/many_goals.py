@@ -132,6 +132,7 @@ class OpenProduct:
     edge: NDArray[np.int64]  # the world edge below each product edge
     start_of: NDArray[np.int64]  # the start node of each state, -1 where there is none
     pattern: Pattern
+    keeps: NDArray[np.bool_]  # which of the k rules that are usually kept hold where a trip ends at a node (n, k)
 
     @property
     def n_nodes(self) -> int:
@@ -169,10 +170,10 @@ def build_open_product(compiled: CompiledConstraint, goals: NDArray[np.int64], m
     inside = inside[np.argsort(number[source[inside]], kind="stable")]
     start_of = np.full(world.n_states, -1, dtype=np.int64)
     start_of[found.state[found.starts]] = number[found.starts]
-    state, accepting = (each[kept][pattern.order] for each in (found.state, found.accepting))
+    state, accepting, keeps = (each[kept][pattern.order] for each in (found.state, found.accepting, found.keeps))
     ends_of_edges, edge = (number[source[inside]], number[found.target[inside]]), found.edge[inside].astype(np.int64)
     arranged = Pattern(pattern.n_nodes, *ends_of_edges, arranged=True)
-    return OpenProduct(world, state, accepting, *ends_of_edges, edge, start_of, arranged)
+    return OpenProduct(world, state, accepting, *ends_of_edges, edge, start_of, arranged, keeps)
 
 
 # ---- One batch of goals in the shared system: z of every goal and the flows of its pairs, both certified.
@@ -224,12 +225,16 @@ class Solved(NamedTuple):
     log_z: Floats  # (P,), nan for pairs of goals that were left
     visits: Floats  # (E,) expected uses of world edges; of a batch, flows x(i) z(j) of product edges
     left: list[int]  # goals that could not be served
+    kept: Floats  # (k,) how often each rule that is usually kept is kept; of all pairs, at the end of the visits
 
 
 class System:
     """I - M in factors, under one set of weights of product edges (E,); LinAlgError where a pivot is 0."""
 
-    def __init__(self, product: OpenProduct, origin: NDArray[np.int64], weight: Floats) -> None:
+    def __init__(self, product: OpenProduct, origin: NDArray[np.int64], weight: Floats, rules: Floats) -> None:
+        self.ends: Floats = np.asarray(
+            product.accepting * np.exp(product.keeps @ rules), dtype=np.float64
+        )  # what ending at each node is worth
         self.product, self.origin, self.weight = product, origin, weight
         self.factor, self.matrix = Factor(product.pattern, weight), product.matrix(weight)
         self.graph = product.indptr, product.target, weight
@@ -257,7 +262,7 @@ class System:
         log_z = np.full(len(origin), np.nan)
         log_z[sure] = np.log(at_origin[sure])
         left = [batch.states[k] for k in np.flatnonzero(~certain).tolist()]
-        through = np.zeros(len(self.product.edge))
+        through, kept = np.zeros(len(self.product.edge)), np.zeros(self.product.keeps.shape[1])
         if weights is not None and sure.any():
             q = np.zeros_like(z)
             q[origin, column] = np.divide(weights[batch.whole], at_origin, out=np.zeros(len(origin)), where=sure)
@@ -273,7 +278,18 @@ class System:
                 through, _ = flows(*asked)
                 log_z[unsure[column]] = np.nan
                 left += [batch.states[k] for k in np.flatnonzero(unsure).tolist()]
-        return Solved(log_z, through, left)
+                z[:, unsure] = 0.0
+            if len(kept):
+                kept = self._kept(reached.column, q, x, z)
+        return Solved(log_z, through, left, kept)
+
+    def _kept(self, column: NDArray[np.int64], q: Floats, x: Floats, z: Floats) -> Floats:
+        """The weight (k,) of trips that end where each rule that is usually kept holds."""
+        product, ends = self.product, np.flatnonzero(column >= 0)
+        into = np.flatnonzero(column[product.target] >= 0)
+        entering = self.weight[into] * x[product.source[into], column[product.target[into]]]
+        ending = np.bincount(product.target[into], entering, minlength=product.n_nodes)[ends] + q[ends, column[ends]]
+        return np.asarray((ending * z[ends, column[ends]]) @ product.keeps[ends])
 
 
 class _Met(NamedTuple):
@@ -311,7 +327,7 @@ class Reached:
                 level.solve(columns)
                 self._met[level.begin] = _Met(rows, owner[rows], columns)
         z = self.z = np.zeros((product.n_nodes, len(batch.states)))
-        self._solve(z, product.accepting.astype(np.float64))
+        self._solve(z, system.ends)
         least, most = max(float(z.min(initial=1.0)), FLOOR), float(z.max(initial=FLOOR))
         self._measured, self._longest = False, np.full(len(batch.states), np.inf)
         if system.gap > 0.0:
@@ -447,9 +463,11 @@ class ManyGoals:
         return batches
 
     def _system(self, log_weight: Floats) -> System | None:
-        """The system under these log-weights of world edges (E,); None where it has no solution."""
+        """The system under these log-weights of world edges (E,), and of rules after them; None: no solution."""
+        n_edges, n_rules = len(self.product.world.source), self.product.keeps.shape[1]
+        rules = log_weight[n_edges:] if len(log_weight) > n_edges else np.zeros(n_rules)
         with suppress(np.linalg.LinAlgError):
-            return System(self.product, self.origin, np.exp(log_weight[self.product.edge]))
+            return System(self.product, self.origin, np.exp(log_weight[self.product.edge]), rules)
         return None
 
     def radius(self, log_weight: Floats) -> float:
@@ -467,11 +485,13 @@ class ManyGoals:
     def solve(self, log_weight: Floats, weights: Floats | None = None) -> Solved:
         """log z under these log-weights of world edges (E,), and visits where pairs have weights (P,).
 
+        Of rules that are usually kept, log_weight has the weights after the edges, and visits how often they are kept.
+
         Batches go through joblib, to where a user's `parallel_config` sends them; they are added up in their own
         order, so that the answer is the same on any number of processes.
         """
         log_z, through, product = np.full(len(self.goal), np.nan), np.zeros(len(self.product.edge)), self.product
-        left: list[int] = []
+        left, kept = list[int](), np.zeros(product.keeps.shape[1])
         pieces: Iterable[Solved] = self.solve_batches(log_weight, weights, range(len(self.batches)))
         if (n := min(n_workers(), len(self.batches))) > 1:
             # One task per worker: each factorises for itself, and gets the weights once.
@@ -481,9 +501,10 @@ class ManyGoals:
             log_z[batch.whole] = piece.log_z
             left += piece.left
             through += piece.visits
+            kept += piece.kept
         uses = through * np.exp(log_weight[product.edge])
-        visits = np.bincount(product.edge, weights=uses, minlength=len(log_weight))
-        return Solved(log_z, visits.astype(np.float64), left)
+        visits = np.bincount(product.edge, weights=uses, minlength=len(product.world.source))
+        return Solved(log_z, np.append(visits.astype(np.float64), kept), left, kept)
 
     def solve_batches(self, log_weight: Floats, weights: Floats | None, numbers: Iterable[int]) -> Iterator[Solved]:
         """What some of the batches find, one after the other."""
@@ -491,12 +512,20 @@ class ManyGoals:
         for batch in map(self.batches.__getitem__, numbers):
             if system is None:
                 nothing = np.zeros(len(self.product.edge))
-                yield Solved(np.full(batch.whole.stop - batch.whole.start, np.nan), nothing, batch.states)
+                yield Solved(
+                    np.full(batch.whole.stop - batch.whole.start, np.nan),
+                    nothing,
+                    batch.states,
+                    np.zeros(self.product.keeps.shape[1]),
+                )
             else:
                 yield system.solve(batch, weights)
 
     def each(self, log_weight: Floats, features: csr_matrix) -> tuple[Floats, list[int]]:
-        """E[f] of every pair's trips (P, d), from features of world edges (E, d); and the goals it could not serve."""
+        """E[f] of every pair's trips (P, d), from features of world edges (E, d); and the goals it could not serve.
+
+        Features of rules that are usually kept come after those of edges.
+        """
         product, system = self.product, self._system(log_weight)
         out = np.full((len(self.goal), features.shape[1]), np.nan)
         if system is None:
@@ -516,11 +545,15 @@ class ManyGoals:
                     q = np.zeros((product.n_nodes, len(origin)))
                     q[origin, np.arange(len(origin))] = 1.0 / z[origin]
                     x = reached.flow(q.copy(), goal)
-                    missed = np.abs(q + system.matrix.T @ x - x)[product.state != state]
+                    entering = q + system.matrix.T @ x
+                    missed = np.abs(entering - x)[product.state != state]
                     if not reached.trusted(np.maximum(z, FLOOR)[product.state != state] @ missed, 1.0, goal).all():
                         left.append(state)
                         break
                     out[pairs] = (weighed @ (x[product.source] * z[product.target][:, None])).T
+                    ends = np.flatnonzero(product.state == state)
+                    kept = product.keeps[ends].T @ (entering[ends] * z[ends, None])
+                    out[pairs] += kept.T @ features[len(product.world.source) :]
         return out, left
 
     def draw(

@@ -30,6 +30,7 @@ class Flow:
     discounted: Floats  # (E,)
     starts: Floats  # probability of each of the product's start nodes
     entropy: Any  # of the trajectory, summed over its choices; only if it was asked for
+    kept: Floats  # (k, k): the probability that two of the rules that are usually kept hold
 
 
 class Messages(Protocol):
@@ -81,6 +82,13 @@ def begun(product: Product, starts: Floats) -> Floats:
     return begin
 
 
+def both_kept(product: Product, ending: Floats) -> Floats:
+    """The probability (k, k) that two rules that are usually kept hold, from that of ending at each node."""
+    ends = np.flatnonzero(product.keeps.any(axis=1) & (ending[: len(product.keeps)] > 0))
+    held = product.keeps[ends].astype(np.float64)
+    return np.asarray(held.T @ (ending[ends, None] * held))
+
+
 def draw_starts(product: Product, probability: Floats, n: int, rng: np.random.Generator) -> NDArray[np.uint32]:
     """n start nodes."""
     cumulative = np.cumsum(probability)
@@ -113,15 +121,13 @@ SHOWN = 8  # states of a cycle in a message
 POWERS = 200  # steps of power iteration behind a message
 
 
-def best_completions(
-    product: Product, log_weight: Floats, stops: NDArray[np.bool_]
-) -> tuple[Floats, NDArray[np.int64]]:
+def best_completions(product: Product, log_weight: Floats, stops: Floats) -> tuple[Floats, NDArray[np.int64]]:
     """The largest log-weight of a completion of each node, and the product edge that it takes first (-1: it stops).
 
-    log_weight is per product edge, and `stops` says where a completion may end; DivergenceError where a cycle has a
+    log_weight is per product edge, and `stops` the log-weight of ending at a node; DivergenceError where a cycle has a
     positive weight.
     """
-    value = np.where(stops, 0.0, -np.inf)
+    value = stops.copy()
     choice = np.full(product.n_nodes, -1, dtype=np.int64)
     if product.topological is not None:  # each node after all that follow it: once is enough, and exact
         order, least = product.topological[0][::-1].copy(), 0.0
@@ -203,7 +209,7 @@ class SinglePass(Timeless):
         self._product, (self._order, longest) = product, product.topological
         self._discount = weights.discount ** product.depth.astype(np.float64)
         log_weight = timeless_log_weights(product, weights)
-        self._value = value = np.where(product.stops, 0.0, -np.inf)
+        self._value = value = product.log_ends(weights.rules, product.stops)
         sweeps.log_sweep(self._order[::-1].copy(), -longest, product.indptr, product.target, log_weight, value)
         self.log_partition, self._starts = start_law(product, weights, value[product.starts])
         graph = product.indptr, product.target, np.arange(product.n_edges, dtype=np.uint32)
@@ -212,10 +218,11 @@ class SinglePass(Timeless):
     def flow(self, with_entropy: bool = False) -> Flow:
         product, (counts, discounted) = self._product, np.zeros((2, len(self._product.world.source)))
         graph = product.indptr, product.target, product.edge
+        here = begun(product, self._starts)
         entropy = entropy_of(self._starts) + sweeps.forward_sweep(
-            self._order, graph, self._conditional, self._discount, begun(product, self._starts), counts, discounted
+            self._order, graph, self._conditional, self._discount, here, counts, discounted
         )
-        return Flow(counts, discounted, self._starts, entropy)
+        return Flow(counts, discounted, self._starts, entropy, both_kept(product, np.where(product.stops, here, 0.0)))
 
 
 class HorizonFree(Timeless):
@@ -232,18 +239,19 @@ class HorizonFree(Timeless):
     def __init__(self, product: Product, weights: EdgeWeights) -> None:
         self._product = product
         log_weight = timeless_log_weights(product, weights)
-        best, _ = best_completions(product, log_weight, product.stops)
+        ends = product.log_ends(weights.rules, product.stops)
+        best, _ = best_completions(product, log_weight, ends)
         self._source = product.sources().astype(np.int64)
         relative = np.exp(log_weight + best[product.target] - best[self._source])
-        self._factor, self._ratio, self._longest = self._solve(relative)
+        self._factor, self._ratio, self._longest = self._solve(relative, np.exp(ends - best))
         self._conditional = relative * self._ratio[product.target] / self._ratio[self._source]
         self._value = np.log(self._ratio) + best
         self.log_partition, self._starts = start_law(product, weights, self._value[product.starts])
 
-    def _solve(self, relative: Floats) -> tuple[Factor, Floats, float]:
+    def _solve(self, relative: Floats, stop: Floats) -> tuple[Factor, Floats, float]:
         """The factors, beta / exp(best), and a bound on expected lengths; DivergenceError where that is not finite."""
         product = self._product
-        stop, shape = product.stops.astype(np.float64), (product.n_nodes,) * 2
+        shape = (product.n_nodes,) * 2
         matrix = csr_matrix((relative, product.target, product.indptr), shape=shape)
         with contextlib.suppress(np.linalg.LinAlgError), np.errstate(all="ignore"):
             factor = Factor(Pattern(product.n_nodes, self._source, product.target), relative)
@@ -278,4 +286,5 @@ class HorizonFree(Timeless):
         entropy = entropy_of(self._starts)
         if with_entropy:
             entropy -= float(through @ np.log(np.where(self._conditional > 0, self._conditional, 1.0)))
-        return Flow(counts, counts, self._starts, entropy)
+        kept = both_kept(product, np.where(product.stops, visits, 0.0))
+        return Flow(counts, counts, self._starts, entropy, kept)

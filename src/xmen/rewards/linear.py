@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import csr_matrix, issparse
+from scipy.sparse import block_diag, csr_matrix, identity, issparse
 
 from xmen.errors import MEMORY, RewardError
 from xmen.worlds.mdp import MDP
@@ -222,10 +222,28 @@ class LearnedFeatures(Features):
 
     def __init__(self, whole: Features, learned: NDArray[np.int64], fixed: Floats) -> None:
         super().__init__(whole.matrix[:, learned], *whole._shape)
-        self.fixed = whole.table(fixed)  # (n_states, n_actions)
+        self.fixed = whole.table(fixed)  # (n_states, n_actions), or flat with weights of rules
 
     def table(self, weights: Floats) -> Floats:
-        return super().table(weights) + self.fixed
+        return np.asarray(self.matrix @ weights).reshape(self.fixed.shape) + self.fixed
+
+
+class RuleFeatures(Features):
+    """Other features, and after them one for each of k rules that are usually kept: 1 where a trajectory keeps it.
+
+    Visits and tables are flat, with how often rules are kept and their weights after the pairs of states and actions.
+    """
+
+    def __init__(self, bare: Features, k: int) -> None:
+        self.bare = bare
+        super().__init__(block_diag([bare.matrix, identity(k)], format="csr"), *bare._shape)
+
+    def table(self, weights: Floats) -> Floats:
+        return np.asarray(self.matrix @ weights)
+
+    def rows(self, states: NDArray[Any], actions: NDArray[Any]) -> csr_matrix:
+        """f(s, a) of each pair and, after them, of each rule."""
+        return csr_matrix(block_diag([self.bare.rows(states, actions), identity(self.d - self.bare.d)]))
 
 
 def read_features(features: Any, world: Transitions) -> Features:

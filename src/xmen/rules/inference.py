@@ -10,7 +10,7 @@ import joblib
 import numpy as np
 from numpy.typing import ArrayLike
 
-from xmen.constraints.constraint import Constraint, conjunction
+from xmen.constraints.constraint import Constraint, conjunction, require_hard
 from xmen.engines.distribution import as_constraint, check_discount
 from xmen.errors import EngineError, NotFittedError
 from xmen.events import Event
@@ -135,6 +135,7 @@ class RuleInference(Estimator):
         self._check_settings()
         chosen_templates(self.templates)
         known = as_constraint(self.known)
+        require_hard(known, "RuleInference(known=...)")
         listed = list(demos) if isinstance(demos, Iterator) else demos
         weights = gather(self.world.any_task, known, listed, sample_weight).weights
         self._forget("stability_", "_report")

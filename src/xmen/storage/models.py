@@ -129,11 +129,11 @@ def make(name: str, settings: dict[str, Any], learned: dict[str, Any]) -> Any:
     if (weights := learned.get("weights_")) is not None:
         if not np.array_equal(weights, getattr(reward, "weights", ())):
             raise ValueError("weights_ are not those of reward_")
-        of_weights = ("weights_std_", "covariance_", "robust_covariance_")
-        shapes = {key: np.shape(learned.get(key, weights)) for key in of_weights}
+        of_weights: list[str] = [key for key in learned if key.endswith(("weights_std_", "covariance_"))]
+        shapes, n_rules = {key: np.shape(learned[key]) for key in of_weights}, len(learned.get("rule_weights_", ()))
         shapes["features"] = getattr(settings.get("features"), "shape", weights.shape)[-1:]
         for key, shape in shapes.items():
-            if {*shape} != {len(weights)}:
+            if {*shape} != {len(weights) + (0 if key == "features" else n_rules)}:
                 raise ValueError(f"{key} has the shape {shape}, and there are {len(weights)} weights")
     checked_history(learned.get("history_", []))
     for key, kind in (("n_iter_", int), ("converged_", bool)):

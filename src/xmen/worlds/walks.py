@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from typing import Any, TypeAlias
@@ -35,6 +35,7 @@ class EdgeWeights:
     log_start: Floats  # (n_states,), -inf where nothing starts
     discount: float = 1.0
     given_start: bool = False  # starts are drawn as log_start says, whatever follows from them
+    rules: Floats = field(default_factory=lambda: np.zeros(0))  # (k,), of the rules that are usually kept
 
     @classmethod
     def of(
@@ -54,7 +55,10 @@ class EdgeWeights:
         return cls(nothing, nothing, np.where(world.start > 0, 0.0, -np.inf), discount)
 
     def with_table(self, world: MDP, table: Floats) -> EdgeWeights:
-        """Another reward (n_states, n_actions)."""
+        """Another reward (n_states, n_actions), or flat with the weights of rules that are usually kept after it."""
+        if table.ndim == 1:
+            rewards, rules = np.split(table, [world.n_states * world.n_actions])
+            return replace(self.with_table(world, rewards.reshape(world.n_states, -1)), rules=rules)
         return replace(self, reward=table[world.source, world.action])
 
     def under(self, world: MDP, policy: Floats) -> EdgeWeights:
@@ -70,7 +74,9 @@ class EdgeWeights:
 
     def negated(self) -> EdgeWeights:
         """The opposite sign: what is best under these is worst under the others."""
-        return replace(self, log_dynamics=-self.log_dynamics, reward=-self.reward, log_start=-self.log_start)
+        return replace(
+            self, log_dynamics=-self.log_dynamics, reward=-self.reward, log_start=-self.log_start, rules=-self.rules
+        )
 
     def at(self, t: int) -> Floats:
         """The log-weight of each edge as action number t, shape (E,)."""

@@ -287,7 +287,7 @@ class DeviceLayers(HostLayers):
         chances = torch.as_tensor(starts.reshape(len(nodes), -1), device=self.device)
         here.index_add_(0, nodes, chances.to(here.dtype))
         entropy = torch.zeros(space.columns, dtype=torch.float64, device=self.device)
-        return Passing(here, flows, entropy)
+        return Passing(here, flows, entropy, np.zeros((0, 0)))
 
     def forward(
         self, flow: Passing, t: int, base: Base, layers: Sequence[Tensor], factor: Scale | None, with_entropy: bool
@@ -338,11 +338,11 @@ class DeviceLayers(HostLayers):
         choice = torch.where(through > 0, w / total, torch.ones_like(w))
         flow.entropy -= (through * torch.log(choice)).sum(0)
 
-    def totals(self, flow: Passing) -> tuple[Tensor, Tensor, Floats]:
+    def totals(self, flow: Passing) -> tuple[Tensor, Tensor, Floats, Floats]:
         order, ends = self._graph.by_world_edge, self._graph.world_edge_ends
         totals = [self._rows.world_totals(flows, order, ends) for flows in flow.flows]
         entropy: Floats = flow.entropy.cpu().numpy()
-        return totals[0], totals[-1], entropy
+        return totals[0], totals[-1], entropy, flow.kept
 
     # --- samples, the mode -------------------------------------------------------------------------------------------
 

@@ -144,7 +144,7 @@ class OnDevice:
         def at(table: Tensor) -> tuple[float, Tensor]:
             reward = table.detach().to(graph.device, torch.float64).reshape(-1)[graph.pair]
             run = self.run(replace(weights, reward=reward[:, None]))
-            _, discounted, _ = run.uses()
+            _, discounted, _, _ = run.uses()
             return float(run.log_partition[0]), row_sums(discounted, graph.pair_ends).reshape(table.shape)
 
         return at
@@ -200,12 +200,12 @@ class Run(Layered):
     def flow(self, with_entropy: bool = False) -> Flow:
         with self._lock:
             if with_entropy not in self._flows:
-                counts, discounted, entropy = self.uses(with_entropy)
+                counts, discounted, entropy, kept = self.uses(with_entropy)
                 uses = counts.cpu().numpy(), discounted.cpu().numpy()
-                self._flows[with_entropy] = Flow(*uses, self._starts, entropy_of(self._starts) + entropy)
+                self._flows[with_entropy] = Flow(*uses, self._starts, entropy_of(self._starts) + entropy, kept)
             return self._flows[with_entropy]
 
-    def uses(self, with_entropy: bool = False, starts: Floats | None = None) -> tuple[Tensor, Tensor, Floats]:
+    def uses(self, with_entropy: bool = False, starts: Floats | None = None) -> tuple[Tensor, Tensor, Floats, Floats]:
         with self._lock:
             self._segment = {}
             return super().uses(with_entropy, starts)
@@ -250,7 +250,7 @@ class Column:
 
     def flow(self, with_entropy: bool = False) -> Flow:
         flow, k = self._together.run.flow(with_entropy), self._column
-        return Flow(flow.counts[:, k], flow.discounted[:, k], flow.starts[:, k], float(flow.entropy[k]))
+        return Flow(flow.counts[:, k], flow.discounted[:, k], flow.starts[:, k], float(flow.entropy[k]), flow.kept)
 
     def log_completions(self, t: int, nodes: NDArray[np.uint32]) -> Floats:
         completions: Floats = self._together.run.log_completions(t, nodes)[:, self._column]
