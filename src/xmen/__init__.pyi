@@ -97,6 +97,7 @@ from .worlds.demos import read_demos as read_demos, read_trips as read_trips, wr
 from .worlds.grid import GridWorld as GridWorld
 from .worlds.mdp import MDP as MDP
 from .worlds.network import Network as Network
+from .worlds.sightings import Sighting as Sighting, confusion as confusion, gaussian as gaussian
 from .worlds.trajectory import Trajectory as Trajectory
 
 __version__: str

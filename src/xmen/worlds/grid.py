@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Self, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from xmen.errors import MEMORY, WorldError
 from xmen.events import Event, at, doing
@@ -313,6 +313,11 @@ class GridWorld(MDP):
 
     def step_text(self, state: int, action: int) -> str:
         return self.moves[action]
+
+    def squared_distances(self, point: NDArray[np.float64]) -> NDArray[np.float64]:
+        """How far each cell lies from a point (x, y), squared: shape (n_states,)."""
+        y, x = np.divmod(np.arange(self.n_states), self.width)
+        return np.asarray(np.square(x - point[0]) + np.square(y - point[1]))
 
     def _repr_svg_(self) -> str:
         return grid_svg(self)
