@@ -21,7 +21,7 @@ from xmen.machines.tables import CompiledConstraint, MachineTable
 from xmen.options import is_number, require_whole
 from xmen.rewards import Floats, LinearReward, Reward, reward_table
 from xmen.sharing import once
-from xmen.worlds import MDP, EdgeWeights, Trajectory, Walks
+from xmen.worlds import MDP, EdgeWeights, Sighting, Trajectory, Walks
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,6 +258,40 @@ class Distribution(ABC):
     @abstractmethod
     def entropy(self) -> float:
         """The entropy -sum P log P in nats. Uniform over n trajectories gives log n."""
+
+    def seen(self, sighting: Sighting) -> "Distribution":
+        """The distribution given what was seen of a trajectory: P(tau | y) = P(tau) p(y | tau) / p(y).
+
+        Parameters
+        ----------
+        sighting
+            What was seen; see `xm.Sighting`.
+
+        Returns
+        -------
+        Distribution
+            By the same engine, with all that a distribution answers; its `log_partition` is log Z + log p(y).
+
+        Raises
+        ------
+        InfeasibleError
+            Where no valid trajectory explains it; it names the position from which nothing fits.
+        EngineError
+            Where the engine cannot weigh trajectories so.
+
+        Examples
+        --------
+        >>> import xmen as xm
+        >>> grid = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), moves=("up", "right"))
+        >>> d = xm.distribution(grid, None).seen(xm.Sighting([None, (1, 0), None, None, (2, 2)]))
+        >>> round(d.probability(xm.visit(grid.at((1, 1)))), 6)
+        0.666667
+        """
+        raise EngineError(f"engine={self.engine!r} does not weigh what was seen: engine='exact' and 'reject' do.")
+
+    def log_seen(self, sighting: Sighting) -> float:
+        """log p(y) = log sum of P(tau) p(y | tau); -inf where no valid trajectory explains what was seen."""
+        raise EngineError(f"engine={self.engine!r} does not weigh what was seen: engine='exact' and 'reject' do.")
 
     @abstractmethod
     def with_reward(self, reward: Reward | ArrayLike | None) -> Self:

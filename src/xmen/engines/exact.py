@@ -22,6 +22,7 @@ from xmen.product.messages import NO_EDGE, Flow, Messages
 from xmen.product.watch import Chain, Machine, Mass, chain_of, join
 from xmen.rewards import Floats, Reward
 from xmen.sharing import once
+from xmen.worlds.sightings import Sighting
 from xmen.worlds.trajectory import Trajectory
 from xmen.worlds.walks import EdgeWeights, Walks, require_count, require_room
 
@@ -101,7 +102,7 @@ class ExactDistribution(Distribution):
 
     @property
     def _visits(self) -> tuple[Floats, Floats]:
-        world = self.world
+        world = self.product.world
         pairs = world.source.astype(np.int64) * world.n_actions + world.action
         flat = np.bincount(pairs, weights=self._flow.discounted, minlength=world.n_states * world.n_actions)
         visits: Floats = flat.astype(np.float64).reshape(world.n_states, world.n_actions)
@@ -157,7 +158,7 @@ class ExactDistribution(Distribution):
         return starts
 
     def state_visits(self) -> Floats:
-        world, flow = self.world, self._flow
+        world, flow = self.product.world, self._flow
         arrivals = np.bincount(world.target, weights=flow.counts, minlength=world.n_states)
         return arrivals + self.start_probabilities()
 
@@ -224,6 +225,16 @@ class ExactDistribution(Distribution):
 
     def with_reward(self, reward: Reward | ArrayLike | None) -> ExactDistribution:
         return ExactDistribution(self.product, self.law.with_reward(reward), self._rng, self.place).solved()
+
+    def seen(self, sighting: Sighting) -> ExactDistribution:
+        from xmen.engines.seen import given_sightings  # which is made of this
+
+        return given_sightings(self, (sighting,))
+
+    def log_seen(self, sighting: Sighting) -> float:
+        from xmen.engines.seen import Posterior
+
+        return Posterior(self, (sighting,)).log_seen_mass
 
     def with_rewards(self, rewards: Iterable[Reward | ArrayLike | None]) -> list[ExactDistribution]:
         """The distribution under each reward; on a device they are worked out side by side, sixteen at a time."""

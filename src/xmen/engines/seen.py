@@ -1,0 +1,174 @@
+"""Distributions given what was seen: P(tau | y) = P(tau) p(y | tau) / p(y), by the exact and by the reject engine."""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from xmen.constraints.constraint import conjunction, units
+from xmen.engines.diagnosis import multiply
+from xmen.engines.exact import ExactDistribution
+from xmen.errors import InfeasibleError, Message, ProductTooLargeError, XmenError, joined
+from xmen.machines.tables import CompiledConstraint, release, require_valid
+from xmen.options import require_whole
+from xmen.product.best import best_walks
+from xmen.product.graph import DEFAULT_MAX_NODES, Product, build_product
+from xmen.product.layered import pass_messages
+from xmen.product.readings import Reading, Script, determined, log_likelihoods, read_along, script_of
+from xmen.rewards import Floats, Reward
+from xmen.sharing import once
+from xmen.worlds import MDP, EdgeWeights, Sighting, Trajectory, Walks
+
+
+def require_sighting(sighting: object, world: MDP) -> Script:
+    """The machine of a sighting in a world; an error where it is none, or none of this world's."""
+    if not isinstance(sighting, Sighting):
+        kind = type(sighting).__name__
+        raise XmenError(f"what was seen is a Sighting: write xm.Sighting([state, None, state]); got {kind}.")
+    if sighting.start is not None or sighting.goal is not None:
+        raise XmenError("start= and goal= of a sighting are for networks: here the world has its own.")
+    return script_of(sighting, world)
+
+
+def explain_unseen(product: Product, sighting: Sighting) -> InfeasibleError:
+    """The error that names the position from which nothing fits, and rules without which something would."""
+    world, rule = product.world, product.compiled.constraint
+
+    def fits(seen: Sighting, within: Product = product) -> bool:
+        read = read_along(within, EdgeWeights.counting(world), script_of(seen, world))
+        return read.product.feasible()
+
+    def begins(n: int) -> bool:
+        return fits(replace(sighting, seen=sighting.seen[:n], more=True))
+
+    low, high = 0, len(sighting)  # the first `low` entries fit
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if begins(middle) else (low, middle - 1)
+    what = "position" if sighting.each is None else "entry"
+    if low == len(sighting):
+        where: Message = Message("all of it fits a beginning, and none ends at {} {}", what, low - 1)
+    else:
+        before = f"fits up to {what} {low - 1}, and" if low else "begins so that"
+        where = Message("it {} nothing fits from {} {} on ({})", before, what, low, repr(sighting.seen[low])[:60])
+    ways, parts = list[str](), units(rule)
+    for i, (label, _) in enumerate(parts):
+        with suppress(ProductTooLargeError):
+            rest = conjunction([part for j, (_, part) in enumerate(parts) if j != i])
+            if fits(sighting, multiply(world, rest, DEFAULT_MAX_NODES)):
+                ways.append(label)
+    advice = Message("Without {} it would", joined(ways, " or ", "{!r}")) if ways else "Noise allows for wrong entries"
+    sentence = "no valid trajectory explains this sighting: {}. {}."
+    return InfeasibleError(Message(sentence, where, advice, world=world), conflict=tuple(ways))
+
+
+class Posterior(ExactDistribution):
+    """An exact distribution given sightings; all that is summed is summed over the ways to read them."""
+
+    def __init__(self, prior: ExactDistribution, sightings: tuple[Sighting, ...]) -> None:
+        self.prior, self.sightings = prior, sightings
+        self._scripts = [require_sighting(sighting, prior.world) for sighting in sightings]
+        self._reading = self._read(prior.product)
+        law, read = replace(prior.law, given=None), self._reading.product
+        vars(law).update(weights=self._reading.weights, compiled=prior.law.compiled)
+        place = prior.place and type(prior.place)(read, prior.place.device, prior.place.precision)
+        super().__init__(read, law, prior._rng, place)
+
+    def _read(self, product: Product) -> Reading:
+        """A product read along all sightings."""
+        weights = self.prior._joint_weights()
+        reading = read_along(product, weights, self._scripts[0])
+        for script in self._scripts[1:]:
+            after = read_along(reading.product, reading.weights, script)
+            factor = reading.log_factor[after.edge] + after.log_factor
+            reading = after._replace(edge=reading.edge[after.edge], node=reading.node[after.node], log_factor=factor)
+        return reading
+
+    @property
+    def log_seen_mass(self) -> float:
+        """log p(y), -inf where no valid trajectory explains it."""
+        total = self._messages.log_partition if self.product.feasible() else -math.inf
+        return float(total if self.prior.given else total - self.prior.log_partition())
+
+    @property
+    def _log_partition(self) -> tuple[float, float]:
+        return self.prior.log_partition() + self.log_seen_mass, 0.0
+
+    def _log_likelihoods(self, walks: Walks) -> Floats:
+        """log p(y | tau) of walks in the world (n,)."""
+        return np.asarray(np.sum([log_likelihoods(script, walks) for script in self._scripts], axis=0))
+
+    def score(self, trajectory: Trajectory) -> float:
+        own = self._log_likelihoods(Walks.of(self.world, [trajectory]))[0]
+        return self.prior.score(trajectory) + float(own)
+
+    def log_prob(self, trajectory: Trajectory) -> float:
+        before = self.prior.log_prob(trajectory)
+        if before == -math.inf:
+            return before
+        own = self._log_likelihoods(Walks.of(self.world, [trajectory]))[0]
+        return before + float(own) - self.log_seen_mass
+
+    def edge_visits(self) -> Floats:
+        below = self.prior.product.edge[self._reading.edge]
+        uses = np.bincount(below, weights=self._flow.discounted, minlength=len(self.world.source))
+        return uses.astype(np.float64)
+
+    def checked(self, n: int, rng: np.random.Generator) -> Walks:
+        walks = self.draw(n, rng)
+        possible = self._log_likelihoods(walks) > -math.inf
+        require_valid(walks, self.product.compiled.check(walks) & possible)
+        return walks
+
+    def draw(self, n: int, rng: np.random.Generator) -> Walks:
+        return self._reading.below(self.prior.product, super().draw(n, rng))
+
+    @once
+    def _paths(self) -> Reading:
+        """The law with one walk for each trajectory."""
+        if all(sighting.each is None for sighting in self.sightings):
+            return self._reading
+        product, weights = self.prior.product, self.prior._joint_weights()
+        return determined(self._reading, product, weights)
+
+    def best(self, k: int) -> list[Trajectory]:
+        require_whole("k of best(k)", k, least=0)
+        walks = best_walks(self._paths.product, self._paths.weights, int(k))
+        return release(self._paths.below(self.prior.product, walks), self.product.compiled)
+
+    def mode(self) -> Trajectory:
+        return self.best(1)[0]
+
+    def entropy(self) -> float:
+        if self._paths is self._reading:
+            return super().entropy()
+        messages = pass_messages(self._paths.product, self._paths.weights)
+        return max(0.0, float(messages.flow(with_entropy=True).entropy))
+
+    def log_probability(self, further: CompiledConstraint, max_nodes: int) -> float:
+        product = build_product(further, max(max_nodes, self.prior.product.n_nodes), self.prior.product)
+        reading = self._read(product)
+        if not reading.product.feasible():
+            return -math.inf
+        return float(pass_messages(reading.product, reading.weights).log_partition - self._messages.log_partition)
+
+    def seen(self, sighting: Sighting) -> Posterior:
+        return given_sightings(self.prior, (*self.sightings, sighting))
+
+    def log_seen(self, sighting: Sighting) -> float:
+        return Posterior(self.prior, (*self.sightings, sighting)).log_seen_mass - self.log_seen_mass
+
+    def with_reward(self, reward: Reward | ArrayLike | None) -> Posterior:
+        return given_sightings(self.prior.with_reward(reward), self.sightings)
+
+
+def given_sightings(prior: ExactDistribution, sightings: tuple[Sighting, ...]) -> Posterior:
+    """The posterior; InfeasibleError where nothing explains what was seen."""
+    found = Posterior(prior, sightings)
+    if found.log_seen_mass == -math.inf:
+        raise explain_unseen(prior.product, sightings[-1])
+    return found

@@ -1,0 +1,233 @@
+"""A product read along a sighting: every node with how much of the record has been read on the way to it.
+
+The likelihood of a record is a machine that reads the positions of a trajectory and weighs them, in one way or several:
+P(tau) p(y | tau) is the weight of all walks of tau through the product with it. That is a product again, with a
+log-weight for each of its edges, so that every schedule, on the host or on a device, answers for it unchanged.
+"""
+
+from copy import copy
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xmen.errors import MEMORY, EngineError
+from xmen.product.graph import Product
+from xmen.worlds.kernels import UNREACHABLE, distance_to
+from xmen.worlds.mdp import MDP
+from xmen.worlds.sightings import Sighting
+from xmen.worlds.walks import EdgeWeights, Floats, Walks
+
+Ints = NDArray[np.int64]
+
+# ---- The machine of a sighting: its states say how many entries have been read
+
+
+class Move(NamedTuple):
+    """From one state of the machine to another, by entering a world state."""
+
+    before: int
+    after: int
+    log_factor: Floats  # (n_states,) of the world state that is entered
+
+
+class Script(NamedTuple):
+    """How a record is read: the machine is in one of its starts at position 0, and in an end at the last position."""
+
+    starts: list[int]
+    first: Floats  # (n_states,) the log-factor of the state at position 0
+    moves: list[Move]  # ordered so that whatever leads to a state comes before what leads on from it
+    ends: list[int]
+    n: int
+
+
+def script_of(sighting: Sighting, world: MDP) -> Script:
+    """The machine of a sighting over a world; with known positions it is in state t at position t."""
+    rows, last, free = sighting.log_rows(world), len(sighting) - 1, np.zeros(world.n_states)
+    if sighting.each is None:
+        moves = [Move(t, t + 1, rows[t + 1]) for t in range(last)]
+        moves += [Move(last, last, free)] if sighting.more else []
+        return Script([0], rows[0], moves, [last], last + 1)
+    with np.errstate(divide="ignore"):
+        log_seen, log_unseen = np.log(sighting.each), np.log1p(-sighting.each)
+    ended, moves = last + 1, []  # the last position is recorded for certain, and has a state of its own
+    for k in range(last):
+        moves.append(Move(k, k, free + log_unseen))
+        if k + 1 < last or sighting.more:
+            moves.append(Move(k, k + 1, rows[k + 1] + log_seen))
+    if last:
+        moves.append(Move(last - 1, ended, rows[last]))
+    if sighting.more:
+        moves += [Move(last, last, free), Move(last, ended, free)]
+    return Script([0] if last else [0, ended], rows[0], moves, [ended], last + 2)
+
+
+def log_likelihoods(script: Script, walks: Walks) -> Floats:
+    """log p(y | tau) of each walk, shape (n,)."""
+    offsets = walks.offsets[:-1] + np.arange(len(walks))
+    states = walks.states()
+    here = np.full((len(walks), script.n), -np.inf)
+    here[:, script.starts] = script.first[walks.starts, None]
+    for t in range(1, int(walks.lengths.max(initial=0)) + 1):
+        going = np.flatnonzero(walks.lengths >= t)
+        entered, after = states[offsets[going] + t], np.full((len(going), script.n), -np.inf)
+        for move in script.moves:
+            through = here[going, move.before] + move.log_factor[entered]
+            after[:, move.after] = np.logaddexp(after[:, move.after], through)
+        here[going] = after
+    found: Floats = np.logaddexp.reduce(here[:, script.ends], axis=1)
+    return found
+
+
+# ---- The product with it
+
+
+class Reading(NamedTuple):
+    """A product read along a sighting. Every edge is its own world edge, so that each has a weight of its own."""
+
+    product: Product
+    weights: EdgeWeights
+    edge: Ints  # the edge of the product that was read, below each edge
+    log_factor: Floats  # what is read by each edge
+    node: Ints  # the node of the product that was read, below each node
+
+    def below(self, product: Product, walks: Walks) -> Walks:
+        """Walks through the world of the product that was read."""
+        return Walks(product.world, walks.starts, product.edge[self.edge[walks.edges]].astype(np.int32), walks.offsets)
+
+
+EDGE_BYTES = 150  # of an edge while readings are made
+
+
+def read_along(product: Product, weights: EdgeWeights, script: Script) -> Reading:
+    """The product with the machine of a sighting; `weights` are of a joint law."""
+    n, source = product.n_nodes, product.sources()
+    entered, reached = product.state[product.target], np.zeros((script.n, n), dtype=np.bool_)
+    begin = product.starts[script.first[product.state[product.starts]] > -np.inf]
+    for k in script.starts:
+        reached[k, begin] = True
+    pieces, n_edges = list[tuple[Any, Any, Any, Any]](), 0
+    for before, after, factor in script.moves:
+        if before == after:  # and whatever can be reached from there by the same move
+            reached[before] |= distance_to(reached[before], product.target, source) < UNREACHABLE
+        edges = np.flatnonzero(reached[before][source] & (factor[entered] > -np.inf))
+        reached[after, product.target[edges]] = True
+        n_edges += len(edges)
+        MEMORY.require(EDGE_BYTES * n_edges, "a product read along this sighting", EngineError, "Shorten the sighting")
+        pieces.append((before * n + source[edges], after * n + product.target[edges], edges, factor[entered[edges]]))
+    ids = np.flatnonzero(reached)
+    number = np.empty(script.n * n, dtype=np.int64)
+    number[ids] = np.arange(len(ids))
+    ending = np.isin(ids // n, script.ends) & product.accepting[ids % n]
+    parts = [np.concatenate([np.empty(0, dtype=np.int64), *part]) for part in zip(*pieces, strict=True)] or 4 * [
+        ids[:0]
+    ]
+    starts = np.concatenate([k * n + begin.astype(np.int64) for k in script.starts])
+    first = weights.log_start + script.first
+    ends = number[parts[0].astype(np.int64)], number[parts[1].astype(np.int64)]
+    begun = replace(weights, log_start=first), ids % n, number[starts], ending
+    return _assembled(product, *begun, *ends, parts[2].astype(np.int64), parts[3].astype(np.float64))
+
+
+def _assembled(
+    product: Product,
+    weights: EdgeWeights,
+    node: Ints,
+    starts: Ints,
+    ending: NDArray[np.bool_],
+    source: Ints,
+    target: Ints,
+    edge: Ints,
+    log_factor: Floats,
+) -> Reading:
+    """A reading from its nodes and edges, in any order: numbered by depth, and pruned."""
+    begin = np.zeros(len(node), dtype=np.bool_)
+    begin[starts] = True
+    depth = distance_to(begin, target, source)
+    order = np.argsort(depth, kind="stable")
+    number = np.empty_like(order)
+    number[order] = np.arange(len(order))
+    by_source = np.argsort(number[source], kind="stable")
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(number[source], minlength=len(node)))]).astype(np.uint32)
+    there, edge, log_factor = number[target[by_source]].astype(np.uint32), edge[by_source], log_factor[by_source]
+    node = node[order]
+    whole = replace(
+        product,
+        state=np.arange(len(node), dtype=np.int32),  # to be known again after pruning
+        depth=depth[order],
+        distance=np.zeros_like(depth),
+        accepting=ending[order],
+        indptr=indptr,
+        target=there,
+        edge=np.arange(len(edge), dtype=np.uint32),
+        starts=number[starts].astype(np.uint32),
+        keeps=product.keeps[node],
+    )
+    kept = whole.pruned(distance_to(whole.accepting, whole.sources(), there))
+    node, edge, log_factor = node[kept.state], edge[kept.edge], log_factor[kept.edge]
+    world, own = copy(product.world), product.edge[edge]
+    columns = {name: getattr(world, name)[own] for name in ("source", "action", "target", "probability")}
+    vars(world).update(columns)
+    numbers = np.arange(len(edge), dtype=np.uint32)
+    read = replace(kept, world=world, state=product.state[node], edge=numbers)
+    log_dynamics = weights.log_dynamics[own] + log_factor
+    return Reading(
+        read, replace(weights, log_dynamics=log_dynamics, reward=weights.reward[own]), edge, log_factor, node
+    )
+
+
+# ---- One way for each trajectory: what is largest, or a logarithm, cannot be summed over several.
+#
+# A node is then all that a trajectory may have read by now, with the odds of each: the factor of an edge is the sum of
+# its ways, and weights are as before. Where odds never repeat there are as many nodes as trajectories.
+
+
+MOST_DETERMINED = 200_000  # nodes
+DIGITS = 12  # of odds that are compared
+
+
+def determined(reading: Reading, product: Product, weights: EdgeWeights) -> Reading:
+    """The same law with one walk for each trajectory, whatever the number of ways to read it."""
+    read = reading.product
+    indptr, accepting = read.indptr.tolist(), read.accepting.tolist()
+    target, edge, factor = read.target.tolist(), reading.edge.tolist(), np.exp(reading.log_factor).tolist()
+    distance, known = read.distance.tolist(), dict[tuple[Any, ...], int]()
+    nodes, frontier, depth = list[int](), list[dict[int, float]](), list[int]()
+
+    def number(odds: dict[int, float], after: int) -> int:
+        key = tuple(sorted((node, f"{share:.{DIGITS}g}") for node, share in odds.items()))
+        if key not in known:
+            known[key] = len(nodes)
+            nodes.append(next(iter(odds)))
+            frontier.append(odds)
+            depth.append(after)
+            if len(nodes) > MOST_DETERMINED:
+                raise EngineError(
+                    f"this sighting can be read in so many ways that keeping them apart takes more than "
+                    f"{MOST_DETERMINED:,} nodes: samples, visits, probability(rule) and log_prob do not need it."
+                )
+        return known[key]
+
+    starts = [number({node: 1.0}, 0) for node in read.starts.tolist()]
+    rows = list[tuple[int, int, int, float]]()
+    for here, odds in enumerate(frontier):  # which grows
+        ways: dict[tuple[int, bool], dict[int, float]] = {}
+        for node, share in odds.items():
+            for e in range(indptr[node], indptr[node + 1]):
+                if depth[here] + 1 + distance[target[e]] > product.horizon:
+                    continue
+                on = ways.setdefault((edge[e], accepting[target[e]]), {})
+                on[target[e]] = on.get(target[e], 0.0) + share * factor[e]
+        for (below, _), on in ways.items():
+            total = sum(on.values())
+            if total > 0.0:
+                there = number({node: share / total for node, share in on.items()}, depth[here] + 1)
+                rows.append((here, there, below, total))
+    columns = np.array(rows, dtype=np.float64).reshape(-1, 4)
+    source, target_of, below_each = (columns[:, k].astype(np.int64) for k in range(3))
+    own = replace(weights, log_start=reading.weights.log_start)
+    of_nodes = np.array(nodes, dtype=np.int64)
+    ending = read.accepting[of_nodes]
+    where = reading.node[of_nodes], np.array(starts, dtype=np.int64), ending
+    return _assembled(product, own, *where, source, target_of, below_each, np.log(columns[:, 3]))
