@@ -12,16 +12,18 @@ from numpy.typing import ArrayLike
 from xmen.constraints.constraint import conjunction, units
 from xmen.engines.diagnosis import multiply
 from xmen.engines.exact import ExactDistribution
-from xmen.errors import InfeasibleError, Message, ProductTooLargeError, XmenError, joined
+from xmen.errors import EngineError, InfeasibleError, Message, ProductTooLargeError, XmenError, joined
 from xmen.machines.tables import CompiledConstraint, release, require_valid
 from xmen.options import require_whole
-from xmen.product.best import best_walks
+from xmen.product.best import best_readings, best_walks
 from xmen.product.graph import DEFAULT_MAX_NODES, Product, build_product
 from xmen.product.layered import pass_messages
 from xmen.product.readings import Reading, Script, determined, log_likelihoods, read_along, script_of
 from xmen.rewards import Floats, Reward
 from xmen.sharing import once
 from xmen.worlds import MDP, EdgeWeights, Sighting, Trajectory, Walks
+
+LOST = 1e-10  # nats of log Z in trajectories that are next to impossible
 
 
 def require_sighting(sighting: object, world: MDP) -> Script:
@@ -133,12 +135,18 @@ class Posterior(ExactDistribution):
         if all(sighting.each is None for sighting in self.sightings):
             return self._reading
         product, weights = self.prior.product, self.prior._joint_weights()
-        return determined(self._reading, product, weights)
+        completions = None
+        if self.world.unbounded:
+            completions = self._messages.log_completions(0, np.arange(self.product.n_nodes, dtype=np.uint32))
+        return determined(self._reading, product, weights, completions)
 
     def best(self, k: int) -> list[Trajectory]:
         require_whole("k of best(k)", k, least=0)
-        walks = best_walks(self._paths.product, self._paths.weights, int(k))
-        return release(self._paths.below(self.prior.product, walks), self.product.compiled)
+        if self.world.unbounded:
+            reading, walks = self._reading, best_readings(self._reading, int(k))
+        else:
+            reading, walks = self._paths, best_walks(self._paths.product, self._paths.weights, int(k))
+        return release(reading.below(self.prior.product, walks), self.product.compiled)
 
     def mode(self) -> Trajectory:
         return self.best(1)[0]
@@ -147,6 +155,9 @@ class Posterior(ExactDistribution):
         if self._paths is self._reading:
             return super().entropy()
         messages = pass_messages(self._paths.product, self._paths.weights)
+        if messages.log_partition - self._messages.log_partition < -LOST:
+            what = "trajectories can be read in too many ways for the entropy to be exact"
+            raise EngineError(f"{what}: the mean of -log_prob over samples estimates it.")
         return max(0.0, float(messages.flow(with_entropy=True).entropy))
 
     def log_probability(self, further: CompiledConstraint, max_nodes: int) -> float:

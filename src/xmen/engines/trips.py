@@ -6,7 +6,7 @@ relative to the best way; so do all goals of a network with a horizon, by the la
 side by side.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
@@ -23,9 +23,10 @@ from xmen.engines.settings import find_device, place_product
 from xmen.errors import EngineError, InfeasibleError, ProductTooLargeError
 from xmen.machines.tables import CompiledConstraint
 from xmen.product.graph import Product, layer_ends
+from xmen.product.legs import Explained, Legs
 from xmen.product.many_goals import ManyGoals, build_open_product
 from xmen.rewards import Floats
-from xmen.worlds import EdgeWeights, Network, Walks
+from xmen.worlds import EdgeWeights, Network, Sighting, Walks
 from xmen.worlds.kernels import UNREACHABLE, distance_to
 from xmen.worlds.network import NetworkTask
 
@@ -146,7 +147,7 @@ class TripEngine:
 
     def _value(self, reward: Floats, weights: Floats | None) -> TripValue:
         """Visits are 0 without weights."""
-        reward = np.append(reward, np.zeros(len(self.log_dynamics) - len(reward)))  # no weights of rules: all are 0
+        reward = self.whole(reward)
         if self.shared is not None:
             log_z, visits, left, _ = self.shared.solve(self.log_dynamics + reward, weights)
         elif self._device is not None:
@@ -162,8 +163,12 @@ class TripEngine:
             if weights is not self.weight:
                 world = d.product.world.with_start(self._shares(pairs, weights))
                 d = self._exact(replace(d.product, world=world), reward, given="start")
-            visits[self._places(goal)] += weights[pairs].sum() * np.append(d.edge_visits(), self._kept(d))
+            visits[self.places(goal)] += weights[pairs].sum() * self.uses(d)
         return TripValue(log_z, visits)
+
+    def whole(self, reward: Floats) -> Floats:
+        """The rewards of edges, and after them the weights of rules: 0 where none are given."""
+        return np.append(reward, np.zeros(len(self.log_dynamics) - len(reward)))
 
     def _shares(self, pairs: NDArray[np.int64], weights: Floats) -> Floats:
         """The shares of states as starts of these pairs (n_states,), equal ones where no pair has a weight."""
@@ -178,16 +183,16 @@ class TripEngine:
             out, left = self.shared.each(self.log_dynamics + reward, features)
         for pair in np.flatnonzero(np.isin(self.goal, left)).tolist():
             d = self.alone(pair, reward)
-            out[pair] = features[self._places(self.goal[pair])].T @ np.append(d.edge_visits(), self._kept(d))
+            out[pair] = features[self.places(self.goal[pair])].T @ self.uses(d)
         return out
 
-    def _places(self, goal: int) -> NDArray[np.int64]:
+    def places(self, goal: int) -> NDArray[np.int64]:
         """The edges that do not leave a goal, which its tasks have, and after them all rules usually kept."""
         return np.flatnonzero(np.append(self.network.source != goal, np.ones(self._n_rules, dtype=np.bool_)))
 
-    def _kept(self, d: ExactDistribution) -> Floats:
-        """How often each rule that is usually kept is kept."""
-        return np.asarray(d.moments().ravel()[d.world.n_states * d.world.n_actions :])
+    def uses(self, d: ExactDistribution) -> Floats:
+        """The uses of edges, and how often each rule that is usually kept is kept, at `places`."""
+        return np.append(d.edge_visits(), d.moments().ravel()[d.world.n_states * d.world.n_actions :])
 
     def alone(self, pair: int, reward: Floats) -> ExactDistribution:
         """The distribution of one pair, whose world's edges are the network's without those that leave the goal."""
@@ -247,6 +252,38 @@ class TripEngine:
             return InfeasibleError(f"{where} there is no valid trip")
         error.place = where
         return error
+
+
+class SeenTrips:
+    """Trips that were seen in part: the pair of an engine (n,) and the sighting of each."""
+
+    def __init__(self, engine: TripEngine, pair: NDArray[np.int64], sightings: Sequence[Sighting]) -> None:
+        self.engine, self.pair, self.sightings = engine, pair, sightings
+        self._legs: Legs | None = None
+        if (shared := engine.shared) is not None and len(pair):
+            self._legs = Legs(shared.product, shared.origin[pair], engine.goal[pair], sightings)
+
+    def value(self, reward: Floats, weights: Floats | None = None, features: csr_matrix | None = None) -> Explained:
+        """log p(y) Z of each under rewards of world edges, -inf where no trip explains what was seen; uses by weights.
+
+        With features (E, d) also those of each. DivergenceError as for `TripEngine.value`.
+        """
+        engine, n, reward = self.engine, len(self.pair), self.engine.whole(reward)
+        log_z, uses, each = (
+            np.full(n, np.nan),
+            np.zeros(len(reward)),
+            np.zeros((n, features.shape[1] if features is not None else 0)),
+        )
+        if self._legs is not None:
+            log_z, uses, each = self._legs.solve(engine.log_dynamics + reward, weights, features)
+        for k in np.flatnonzero(np.isnan(log_z)).tolist():
+            prior, places = engine.alone(self.pair[k], reward), engine.places(engine.goal[self.pair[k]])
+            log_z[k] = prior.log_partition() + prior.log_seen(self.sightings[k])
+            if log_z[k] > -np.inf and (weights is not None or features is not None):
+                own = engine.uses(prior.seen(self.sightings[k]))
+                uses[places] += 0.0 if weights is None else weights[k] * own
+                each[k] = 0.0 if features is None else features[places].T @ own
+        return Explained(log_z, uses, each)
 
 
 # ---- All trips of a network with a horizon in one pass: the products of all goals side by side on a device

@@ -7,12 +7,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
+from xmen.compiled import compiled
 from xmen.errors import EngineError, require_horizon
 from xmen.machines.tables import Seen, Watch
 from xmen.product.graph import Product, alive_before, moves_of
 from xmen.product.layered import HostLayers
 from xmen.product.messages import best_completions, timeless_log_weights
+from xmen.product.readings import Reading
 from xmen.worlds.walks import EdgeWeights, Floats, Walks
 
 
@@ -115,6 +118,76 @@ def best_walks(product: Product, weights: EdgeWeights, k: int, watch: Watch | No
             if guess > -np.inf and moved is not None:
                 heapq.heappush(heap, (-guess, next(tie), t + 1, target, reached, (path, e), moved))
     return _as_walks(product, found)
+
+
+# Trajectories that can be read in several ways count with the sum of these. A prefix then stands at several nodes, each
+# with its share, and no completion is worth more than the sum of the best ones from each of them alone. What these are
+# worth at the most, ways that part later added up, is found by raising it until nothing changes.
+
+
+SETTLED, MOST_SWEEPS = 1e-13, 10_000  # a rise in nats that is none; sweeps, each over all edges
+
+
+def best_readings(reading: Reading, k: int) -> Walks:
+    """The k trajectories of the largest weight, summed over the ways to read each, best first; without a horizon."""
+    read, weights = reading.product, reading.weights
+    log_weight, ends = timeless_log_weights(read, weights), read.log_ends(weights.rules)
+    below = np.lexsort((reading.edge, read.sources()))
+    bound = ends.copy()
+    _raise_bounds(read.outwards, read.indptr, below, reading.edge, read.target, log_weight, bound)
+    after, log_start, tie = bound.tolist(), weights.log_start, count()
+    heap: list[tuple[float, int, Path | None, dict[int, float]]] = []
+
+    def push(path: Path | None, odds: dict[int, float]) -> None:
+        guess = logsumexp([share + after[node] for node, share in odds.items()])
+        if guess > -np.inf:
+            heapq.heappush(heap, (-guess, next(tie), path, odds))
+
+    begun: dict[int, dict[int, float]] = {}
+    for node in read.starts.tolist():
+        begun.setdefault(int(reading.node[node]), {})[node] = float(log_start[read.state[node]])
+    for odds in begun.values():
+        push((None, next(iter(odds))), odds)
+    found: list[list[int]] = []
+    while heap and len(found) < k:
+        _, _, path, odds = heapq.heappop(heap)
+        if read.accepting[next(iter(odds))]:
+            found.append(_unwound(path))
+            continue
+        ways: dict[int, dict[int, float]] = {}
+        taken: dict[int, int] = {}
+        for node, share in odds.items():
+            for e in range(int(read.indptr[node]), int(read.indptr[node + 1])):
+                edge, target = int(reading.edge[e]), int(read.target[e])
+                own, reached = ways.setdefault(edge, {}), share + float(log_weight[e])
+                own[target] = np.logaddexp(own[target], reached) if target in own else reached
+                taken[edge] = e
+        for edge, own in ways.items():
+            push((path, taken[edge]), own)
+    return _as_walks(read, found)
+
+
+@compiled
+def _raise_bounds(order: Any, indptr: Any, below: Any, edge: Any, target: Any, log_weight: Any, value: Any) -> None:
+    """Raise the value of nodes to that of their best edge below, the sum over its ways; until none rises."""
+    for _ in range(MOST_SWEEPS):
+        settled = True
+        for node in order:
+            begin, end = indptr[node], indptr[node + 1]
+            total = -np.inf
+            for p in range(begin, end):
+                e = below[p]
+                x = log_weight[e] + value[target[e]]
+                if p == begin or edge[e] != edge[below[p - 1]]:
+                    total = x
+                elif x > -np.inf:
+                    high, low = max(total, x), min(total, x)
+                    total = high + np.log1p(np.exp(low - high))
+                if total > value[node]:
+                    settled = settled and total <= value[node] + SETTLED
+                    value[node] = total
+        if settled:
+            return
 
 
 def _unwound(path: Path | None) -> list[int]:

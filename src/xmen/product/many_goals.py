@@ -23,7 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,9 +96,12 @@ def residual(indptr: Any, target: Any, weight: Any, z: Any, column: Any, floor: 
 
 @partial(compiled, any_order=True)
 def flows(
-    indptr: Any, edge: Any, source: Any, weight: Any, x: Any, q: Any, z: Any, column: Any, floor: float
+    indptr: Any, edge: Any, source: Any, weight: Any, x: Any, q: Any, z: Any, goal: Any, of: Any, floor: float
 ) -> tuple[Any, Any]:
-    """x[source] z[target] of each edge, summed over columns; and what each x misses of x = q + M^T x, in units of z."""
+    """x[source] z[target] of each edge, summed over columns; and what each x misses of x = q + M^T x, in units of z.
+
+    Node i is of the goal goal[i], if any (-1), and column j goes to the goal of[j].
+    """
     n, k = x.shape
     out, onward, residual = np.zeros(len(weight)), np.empty(k), np.zeros(k)
     for i in range(n):
@@ -110,8 +113,10 @@ def flows(
             for j in range(k):
                 total += x[before, j] * z[i, j]
             out[edge[p]] = total
-        if column[i] >= 0:
-            onward[column[i]] = x[i, column[i]]
+        if goal[i] >= 0:
+            for j in range(k):
+                if of[j] == goal[i]:
+                    onward[j] = x[i, j]
         for j in range(k):
             residual[j] += abs(onward[j] - x[i, j]) * max(z[i, j], floor)
     return out, residual
@@ -266,10 +271,10 @@ class System:
         if weights is not None and sure.any():
             q = np.zeros_like(z)
             q[origin, column] = np.divide(weights[batch.whole], at_origin, out=np.zeros(len(origin)), where=sure)
-            x = reached.flow(q.copy())
+            x = reached.flow(q.copy(), np.arange(q.shape[1]))
             if left:
                 x[:, ~certain], z[:, ~certain] = 0.0, 0.0
-            asked = *self.product.incoming, self.weight, x, q, z, reached.column, FLOOR
+            asked = *self.product.incoming, self.weight, x, q, z, reached.column, np.arange(q.shape[1]), FLOOR
             through, missed = flows(*asked)
             total = np.bincount(column, weights[batch.whole], minlength=len(batch.states)).astype(np.float64)
             unsure = certain & ~reached.trusted(missed, total)
@@ -292,6 +297,10 @@ class System:
         return np.asarray((ending * z[ends, column[ends]]) @ product.keeps[ends])
 
 
+Goals: TypeAlias = NDArray[np.int64]
+"""The goal of each column, by its number in the batch, ascending."""
+
+
 class _Met(NamedTuple):
     """Where a batch meets one level of the factors: nodes of goals, the goal of each, and (I - M_l)^-1 for them."""
 
@@ -299,22 +308,32 @@ class _Met(NamedTuple):
     owner: NDArray[np.int64]  # ascending
     columns: Floats  # (size of the level, nodes)
 
-    def one_each(self, n_goals: int) -> bool:
-        """Whether each goal has exactly one node here, as all have without rules."""
-        return bool(np.array_equal(self.owner, np.arange(n_goals)))
+    def one_each(self, of: Goals) -> bool:
+        """Whether the goal of each of these columns has exactly one node here, as all have without rules."""
+        enough = len(self.owner) > int(of.max(initial=-1))
+        return enough and bool(np.array_equal(self.owner, np.arange(len(self.owner))))
 
-    def of(self, goal: int) -> slice:
-        """The nodes of one goal."""
-        return slice(*np.searchsorted(self.owner, [goal, goal + 1]).tolist())
+    def ends(self, of: Goals) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The nodes of columns' goals, as places among those here, and the column of each."""
+        begin, after = np.searchsorted(self.owner, of), np.searchsorted(self.owner, of, side="right")
+        n = after - begin
+        return np.arange(n.sum()) + np.repeat(after - np.cumsum(n), n), np.repeat(np.arange(len(of)), n)
+
+    def apart(self, of: Goals) -> Iterator[tuple[slice, slice]]:
+        """The nodes here of each goal, and the columns of that goal."""
+        for goal in np.intersect1d(self.owner, of).tolist():
+            nodes, columns = (np.searchsorted(goals, [goal, goal + 1]).tolist() for goals in (self.owner, of))
+            yield slice(*nodes), slice(*columns)
 
 
 class Reached:
     """z of the goals of a batch (n, k), and which of them are certain."""
 
-    def __init__(self, system: System, batch: Batch) -> None:
-        product, self._system = system.product, system
+    def __init__(self, system: System, batch: Batch, whole: bool = True) -> None:
+        """`whole`: z at origins is asked for, and has to be a number of a size with all its digits."""
+        product, self.system, of = system.product, system, np.arange(len(batch.states))
         column = np.full(product.world.n_states, -1)
-        column[batch.states] = np.arange(len(batch.states))
+        column[batch.states] = of
         self.column = column[product.state]  # whose goal each node is, -1: of none
         self._met: dict[int, _Met] = {}
         for level in system.factor.levels:
@@ -326,26 +345,43 @@ class Reached:
                 columns[rows, np.arange(len(rows))] = 1.0
                 level.solve(columns)
                 self._met[level.begin] = _Met(rows, owner[rows], columns)
-        z = self.z = np.zeros((product.n_nodes, len(batch.states)))
-        self._solve(z, system.ends)
-        least, most = max(float(z.min(initial=1.0)), FLOOR), float(z.max(initial=FLOOR))
-        self._measured, self._longest = False, np.full(len(batch.states), np.inf)
-        if system.gap > 0.0:
-            self._longest[:] = (1.0 + system.spread + np.log(most / least)) / system.gap
-        missed: Floats = residual(*system.graph, z, self.column, FLOOR)
+        z = self.z = np.zeros((product.n_nodes, len(of)))
+        self._solve(z, system.ends, of, blank=True)
+        self._measured, self._longest, most = False, self._lengths(z), float(z.max(initial=FLOOR))
         # Weights are rounded, and lost below the smallest double.
-        self.certain = self.trusted(missed + EPSILON + most * SMALLEST_DOUBLE / FLOOR, 1.0)
-        at_origin = z[system.origin[batch.whole], batch.goal_of]
-        self.certain[batch.goal_of[~(at_origin > SMALLEST)]] = False
+        missed: Floats = residual(*system.graph, z, self.column, FLOOR) + EPSILON + most * SMALLEST_DOUBLE / FLOOR
+        self.certain = self.trusted(missed, 1.0)
+        if whole:
+            at_origin = z[system.origin[batch.whole], batch.goal_of]
+            self.certain[batch.goal_of[~(at_origin > SMALLEST)]] = False
 
-    def _solve(self, right: Floats, ends: Floats, blank: bool = True) -> None:
-        """Make A^-1 right of the right-hand side (n, k), with these values at nodes of goals (n,)."""
-        for level in reversed(self._system.factor.levels):
+    def solve(self, right: Floats, of: Goals) -> Floats:
+        """A^-1 right (n, m), each column towards its goal, where it is 0."""
+        x = right.copy()
+        self._solve(x, np.zeros(len(x)), of, blank=False)
+        return x
+
+    def close(self, missed: Floats, x: Floats, allowed: Floats | float) -> NDArray[np.bool_]:
+        """Whether columns (n, m) that miss so much of what is allowed are exact, by the gap alone."""
+        with np.errstate(invalid="ignore"):
+            return np.asarray(missed * self._lengths(x) <= TRUSTED * allowed)
+
+    def _lengths(self, x: Floats) -> Floats:
+        """A bound on the expected length of trips to each goal (k,) by the gap; inf where there is none."""
+        system, lengths = self.system, np.full(x.shape[1], np.inf)
+        if system.gap > 0.0:
+            least, most = max(float(x.min(initial=1.0)), FLOOR), float(x.max(initial=FLOOR))
+            lengths[:] = (1.0 + system.spread + np.log(most / least)) / system.gap
+        return lengths
+
+    def _solve(self, right: Floats, ends: Floats, of: Goals, blank: bool) -> None:
+        """Make A^-1 right of the right-hand side (n, m), with these values at nodes of goals (n,)."""
+        for level in reversed(self.system.factor.levels):
             block, met = level.gather(right), self._met.get(level.begin)
             if not (level.last and blank):
                 level.solve(block)
             if met is not None:
-                _hold(met, block, ends[level.begin + met.rows], level.last and blank)
+                _hold(met, block, ends[level.begin + met.rows], of, level.last and blank)
 
     def trusted(self, missed: Floats, allowed: Floats | float, goal: int | None = None) -> NDArray[np.bool_]:
         """Whether columns that miss so much (k,) of what is allowed are exact: of each goal, or all of one goal."""
@@ -359,56 +395,55 @@ class Reached:
 
     def _measure(self) -> Floats:
         """A bound on the expected length of trips to each goal (k,), inf where there may be none."""
-        product, z = self._system.product, np.maximum(self.z, FLOOR)
+        product, z = self.system.product, np.maximum(self.z, FLOOR)
         w, ends = z.copy(), self.column[:, None] == np.arange(z.shape[1])
-        self._solve(w, np.zeros(product.n_nodes), blank=False)
+        self._solve(w, np.zeros(product.n_nodes), np.arange(z.shape[1]), blank=False)
         with np.errstate(all="ignore"):
-            share = np.where(ends, np.inf, (w - self._system.matrix @ w) / z).min(axis=0, initial=np.inf)
+            share = np.where(ends, np.inf, (w - self.system.matrix @ w) / z).min(axis=0, initial=np.inf)
             proved = (share > 0.0) & np.all(ends | (w > 0.0), axis=0)
             return np.where(proved, (w / z).max(axis=0, initial=1.0) / share, np.inf)
 
-    def flow(self, q: Floats, goal: int | None = None) -> Floats:
-        """x from q (n, m), in place: one column for each goal, or as many as you like for one goal."""
-        for level in self._system.factor.levels:
+    def flow(self, q: Floats, of: Goals) -> Floats:
+        """x from q (n, m), in place, each column towards its goal."""
+        for level in self.system.factor.levels:
             block, met = q[level.begin : level.end], self._met.get(level.begin)
             if met is None:
                 level.solve_transposed(block)
             else:
-                ends = (met.rows, met.owner) if goal is None else met.rows[met.of(goal)]
-                block[ends] = 0.0  # who starts at the goal goes nowhere
-                _absorb(met, block, goal)
+                nodes, column = met.ends(of)
+                block[met.rows[nodes], column] = 0.0  # who starts at the goal goes nowhere
+                _absorb(met, block, of)
                 level.solve_transposed(block)
-                block[ends] = 0.0  # exactly: a trip ends where it enters its goal
+                block[met.rows[nodes], column] = 0.0  # exactly: a trip ends where it enters its goal
             level.scatter(q)
         return q
 
 
-def _hold(met: _Met, block: Floats, accepts: Floats, blank: bool) -> None:
+def _hold(met: _Met, block: Floats, accepts: Floats, of: Goals, blank: bool) -> None:
     """Correct a block that solves its level without goals, so that nodes of goals have these values."""
-    rows, owner, columns = met.rows, met.owner, met.columns
-    missing = accepts - block[rows, owner]
+    rows, columns, (nodes, column) = met.rows, met.columns, met.ends(of)
     before = None if blank else block.copy()
-    if met.one_each(block.shape[1]):
+    if met.one_each(of):
         with np.errstate(divide="ignore", invalid="ignore"):
-            block += columns * (missing / columns[rows, owner])
+            block += columns[:, of] * ((accepts[of] - block[rows[of], column]) / columns[rows[of], of])
     else:
-        for goal in np.unique(owner).tolist():
-            its = met.of(goal)
-            block[:, goal] += columns[:, its] @ _solve(columns[rows[its], its], missing[its])
+        for its, some in met.apart(of):
+            missing = accepts[its, None] - block[rows[its], some]
+            block[:, some] += columns[:, its] @ _solve(columns[rows[its], its], missing)
     if before is not None:  # what only leads through a goal is 0, and not what rounding leaves of a difference
         block[np.abs(block) <= CANCELLED * before] = 0.0
-    block[rows, owner] = accepts
+    block[rows[nodes], column] = accepts[nodes]
 
 
-def _absorb(met: _Met, block: Floats, goal: int | None) -> None:
+def _absorb(met: _Met, block: Floats, of: Goals) -> None:
     """Take the trips that end at a level's nodes of goals off the block: y with G_TT^T y = (G^T q)_T."""
-    rows, owner, columns = met.rows, met.owner, met.columns
-    if goal is None and met.one_each(block.shape[1]):
+    rows, columns = met.rows, met.columns
+    if met.one_each(of):
         with np.errstate(divide="ignore", invalid="ignore"):
-            block[rows, owner] -= np.einsum("ij,ij->j", columns, block) / columns[rows, owner]
+            taken = np.einsum("ij,ij->j", columns[:, of], block) / columns[rows[of], of]
+        block[rows[of], np.arange(len(of))] -= taken
         return
-    for each in np.unique(owner).tolist() if goal is None else [goal]:
-        its, own = met.of(each), each if goal is None else slice(None)
+    for its, own in met.apart(of):
         block[rows[its], own] -= _solve(columns[rows[its], its].T, columns[:, its].T @ block[:, own])
 
 
@@ -544,7 +579,7 @@ class ManyGoals:
                     origin = self.origin[pairs]
                     q = np.zeros((product.n_nodes, len(origin)))
                     q[origin, np.arange(len(origin))] = 1.0 / z[origin]
-                    x = reached.flow(q.copy(), goal)
+                    x = reached.flow(q.copy(), np.full(len(origin), goal))
                     entering = q + system.matrix.T @ x
                     missed = np.abs(entering - x)[product.state != state]
                     if not reached.trusted(np.maximum(z, FLOOR)[product.state != state] @ missed, 1.0, goal).all():

@@ -5,12 +5,14 @@ P(tau) p(y | tau) is the weight of all walks of tau through the product with it.
 log-weight for each of its edges, so that every schedule, on the host or on a device, answers for it unchanged.
 """
 
+import math
 from copy import copy
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from xmen.errors import MEMORY, EngineError
 from xmen.product.graph import Product
@@ -180,20 +182,31 @@ def _assembled(
 # ---- One way for each trajectory: what is largest, or a logarithm, cannot be summed over several.
 #
 # A node is then all that a trajectory may have read by now, with the odds of each: the factor of an edge is the sum of
-# its ways, and weights are as before. Where odds never repeat there are as many nodes as trajectories.
+# its ways, and weights are as before. Where odds never repeat there are as many nodes as trajectories; where these are
+# of any length, steps that next to none of them takes are left out.
 
 
 MOST_DETERMINED = 200_000  # nodes
 DIGITS = 12  # of odds that are compared
+LEAST = 1e-17  # the probability of a step, and all before it, that is next to none
 
 
-def determined(reading: Reading, product: Product, weights: EdgeWeights) -> Reading:
-    """The same law with one walk for each trajectory, whatever the number of ways to read it."""
+def determined(reading: Reading, product: Product, weights: EdgeWeights, completions: Floats | None = None) -> Reading:
+    """The same law with one walk for each trajectory, whatever the number of ways to read it.
+
+    With the log-weight of all completions of each node, without those that are next to impossible.
+    """
     read = reading.product
     indptr, accepting = read.indptr.tolist(), read.accepting.tolist()
     target, edge, factor = read.target.tolist(), reading.edge.tolist(), np.exp(reading.log_factor).tolist()
     distance, known = read.distance.tolist(), dict[tuple[Any, ...], int]()
     nodes, frontier, depth = list[int](), list[dict[int, float]](), list[int]()
+    moved = reading.weights.log_dynamics + reading.weights.reward - reading.log_factor
+    chance = dict[int, float]()  # that trajectories begin as the first one that led to a node
+
+    def worth(odds: dict[int, float]) -> float:
+        assert completions is not None
+        return float(logsumexp(completions[list(odds)], b=list(odds.values())))
 
     def number(odds: dict[int, float], after: int) -> int:
         key = tuple(sorted((node, f"{share:.{DIGITS}g}") for node, share in odds.items()))
@@ -213,16 +226,21 @@ def determined(reading: Reading, product: Product, weights: EdgeWeights) -> Read
     rows = list[tuple[int, int, int, float]]()
     for here, odds in enumerate(frontier):  # which grows
         ways: dict[tuple[int, bool], dict[int, float]] = {}
+        log_step, before = dict[int, float](), 0.0 if completions is None else worth(odds)
         for node, share in odds.items():
             for e in range(indptr[node], indptr[node + 1]):
                 if depth[here] + 1 + distance[target[e]] > product.horizon:
                     continue
                 on = ways.setdefault((edge[e], accepting[target[e]]), {})
                 on[target[e]] = on.get(target[e], 0.0) + share * factor[e]
+                log_step[edge[e]] = float(moved[e])
         for (below, _), on in ways.items():
-            total = sum(on.values())
-            if total > 0.0:
+            total, p = sum(on.values()), 1.0
+            if completions is not None:
+                p = chance.get(here, 1.0) * math.exp(log_step[below] + worth(on) - before)
+            if total > 0.0 and p >= LEAST:
                 there = number({node: share / total for node, share in on.items()}, depth[here] + 1)
+                chance.setdefault(there, p)
                 rows.append((here, there, below, total))
     columns = np.array(rows, dtype=np.float64).reshape(-1, 4)
     source, target_of, below_each = (columns[:, k].astype(np.int64) for k in range(3))

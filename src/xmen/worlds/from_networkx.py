@@ -395,6 +395,23 @@ class RoadNetwork(Network):
         """The link or the node of a state."""
         return self.names[state]
 
+    @cached_property
+    def _segments(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
+        """Where the pieces of all shapes begin (m, 2), how they go on (m, 2), and the first piece of each state."""
+        if self.shapes is None:
+            raise WorldError('distances need places: make the network of a graph whose nodes have "x" and "y".')
+        pieces = [np.diff(shape, axis=0) for shape in self.shapes]
+        first = np.cumsum([0, *map(len, pieces[:-1])])
+        return np.concatenate([shape[:-1] for shape in self.shapes]), np.concatenate(pieces), first
+
+    def squared_distances(self, point: NDArray[np.float64]) -> NDArray[np.float64]:
+        """How far the shape of each link, or each node, lies from a point (x, y), squared: shape (n_states,)."""
+        begin, along, first = self._segments
+        square = np.maximum(np.square(along).sum(axis=1), 1e-300)  # of a piece without length, too
+        share = np.clip(((point - begin) * along).sum(axis=1) / square, 0.0, 1.0)
+        away = begin + share[:, None] * along - point
+        return np.asarray(np.minimum.reduceat(np.square(away).sum(axis=1), first))
+
     def trip(self, names: Iterable[Hashable]) -> Trajectory:
         """The trajectory along links or nodes, by name."""
         return self.along([self.state(name) for name in names])

@@ -163,6 +163,14 @@ class _Trips(MDP):
     def describe_action(self, action: int) -> str:
         return self.network.describe_action(action)
 
+    def read_state(self, name: Any) -> int:
+        return int(self.network.read_state(name))
+
+    @property
+    def squared_distances(self) -> Any:
+        """As the network has it; None where it has no places."""
+        return getattr(self.network, "squared_distances", None)
+
 
 class NetworkTask(_Trips):
     """One trip through a network: from `origin`, until `goal` is entered for the first time."""

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from xmen.errors import TrajectoryError, XmenError
 from xmen.options import as_int, is_number, require_number
 from xmen.worlds.names import Names, hashable, is_missing, unknown
+from xmen.worlds.network import Network
 from xmen.worlds.transitions import Transitions
 
 Floats = NDArray[np.float64]
@@ -67,7 +68,10 @@ class Gaussian:
         measure = getattr(world, "squared_distances", None)
         if measure is None:
             kind = type(world).__name__
-            raise TrajectoryError(f"xm.gaussian needs the places of states, and this {kind} has none: use a GridWorld")
+            raise TrajectoryError(
+                f"xm.gaussian needs the places of states, and this {kind} has none: use a GridWorld, or "
+                "a network of a graph whose nodes have places"
+            )
         out: Floats = -0.5 * measure(point) / self.sigma**2 - np.log(2.0 * np.pi * self.sigma**2)
         return out
 
@@ -141,7 +145,8 @@ def gaussian(sigma: float) -> Gaussian:
 
 def read_state(world: Transitions, entry: Any) -> int:
     """The number of a state in any form that the world reads; TrajectoryError for what is none."""
-    state = Names(world).state(entry)
+    named = isinstance(getattr(world, "network", world), Network)  # where integers may be names, as for `task`
+    state = Names(world).state(entry, named)
     if state >= world.n_states:
         raise TrajectoryError(unknown("state", state, world.n_states))
     return state
