@@ -7,9 +7,9 @@ import matplotlib.pyplot as plt
 import pytest
 
 from xmen import XmenError
-from xmen.cli.reproduce import run_reproduce
+from xmen.cli.reproduce import columns_side_by_side, run_reproduce
 from xmen.experiments import reproduce
-from xmen.experiments.notebook import Findings, Notebook, html
+from xmen.experiments.notebook import Findings, Notebook, Table, html
 
 TIMES = re.compile(r"<!-- times -->.*?<!-- /times -->", re.S)
 
@@ -97,3 +97,18 @@ def test_resuming_reads_what_is_there(tmp_path, capsys):
     run_reproduce("figure1", **{**settings, "seed": 1}, resume=True)
     other = json.loads(capsys.readouterr().out)
     assert other["experiments"][0]["seed"] == 1
+
+
+def test_means_stand_with_their_errors(tmp_path):
+    columns = {"name": "", "share": ".1%"}
+    table = Table("numbers", columns, [["a", [0.25, 0.015]], ["b", [0.5]], ["c", [None, None]]])
+    assert [row[1] for row in table.cells()] == ["25.0% ± 1.5%", "50.0%", "n/a ± n/a"]
+
+
+def test_columns_that_do_not_fit_follow_below_and_no_word_is_broken():
+    columns = {"method": "", **dict.fromkeys(("P(triangle)", "log-likelihood", "held out"), ".3f")}
+    table = Table("numbers", columns, [["X-MEN cells, CryptoMiniSat", 1.0, 2.0, 3.0]])
+    assert columns_side_by_side(table, 200) == [[0, 1, 2, 3]]
+    parts = columns_side_by_side(table, 60)
+    assert parts == [[0, 1, 2], [0, 3]]
+    assert columns_side_by_side(table, 10) == [[0, 1], [0, 2], [0, 3]]  # what fits nowhere has a part of its own

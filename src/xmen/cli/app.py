@@ -270,7 +270,7 @@ def studio(
     path: Path | None = Argument(None, metavar="PROBLEM", help="A problem (TOML) or graph (GraphML); else grid.toml."),
     browser: bool = Option(True, "--browser/--no-browser", help="Open the default browser."),
     port: int = Option(0, min=0, max=65535, help="Of the address; 0 is any that is free."),
-    demo: bool = Option(False, "--demo", help="Open the paper's map with demonstrations."),
+    demo: bool = Option(False, "--demo", help="Open the paper's rules on a map of ours, with demonstrations."),
 ) -> None:
     """Draw worlds, rules and demonstrations on a page in the browser, learn from them, and generate.
 

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from xmen.cli._output import YES, print_json, print_table
 from xmen.experiments import EXPERIMENTS, reproduce
-from xmen.experiments.notebook import Findings, Tell, html
+from xmen.experiments.notebook import Findings, Table, Tell, html
 from xmen.files import write_whole
 
 FILE_WIDTH = 110  # columns, where the output is no terminal
@@ -87,7 +87,23 @@ def _print(record: Findings, out: Path) -> None:
         console.print(Text(f"  {out / picture.file}"))
     for table in record.tables:
         style: dict[str, Any] = {"console": console, "box": box.SIMPLE_HEAD, "pad_edge": False}
-        numbers = [header for header, spec in table.columns.items() if spec]
-        print_table(f"\n{table.title}", list(table.columns), table.cells(), numbers=numbers, **style)
+        numbers, headers = [header for header, spec in table.columns.items() if spec], list(table.columns)
+        for n, part in enumerate(columns_side_by_side(table, console.width)):
+            rows = [[row[i] for i in part] for row in table.cells()]
+            title = f"\n{table.title}{', continued' * (n > 0)}"
+            print_table(title, [headers[i] for i in part], rows, numbers=numbers, **style)
         if table.note:
             console.print(Text(table.note, style="dim"))
+
+
+def columns_side_by_side(table: Table, width: int) -> list[list[int]]:
+    """The places of columns that fit beside each other, so that no word is broken; each part has the first texts."""
+    whole = zip(*[list(table.columns), *table.cells()], strict=True)
+    widths = [min(max(map(len, column)) + 3, width // 2) for column in whole]
+    first = next((i for i, spec in enumerate(table.columns.values()) if spec), 1)
+    parts = [list(range(first))]
+    for i in range(first, len(widths)):
+        if len(parts[-1]) > first and sum(widths[j] for j in parts[-1]) + widths[i] > width:
+            parts.append(list(range(first)))
+        parts[-1].append(i)
+    return parts

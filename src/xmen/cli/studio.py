@@ -15,7 +15,7 @@ from xmen.worlds import write_demos
 from xmen.worlds.from_networkx import read_graph
 
 STARTER, DEMO = Path("grid.toml"), Path("memory.toml")
-N_DEMOS, SEED = 30, 0  # of the paper's map
+N_DEMOS, SEED = 30, 0  # of the memory map
 COLOURS = {"triangle": "#009E73", "cross": "#D55E00", "square": "#0072B2", "circle": "#CC79A7"}
 RULES = {
     "triangle first": "first(triangle, among=triangle | cross | square | circle)",
@@ -43,7 +43,7 @@ def run_studio(path: Path | None, browser: bool, port: int, demo: bool) -> int:
 def open_desk(path: Path | None, demo: bool) -> Desk:
     """A problem file, a graph, or something to start from; the latter two become files once they are saved."""
     if demo and path is not None:
-        raise FileFormatError("--demo opens the paper's map: give no file with it")
+        raise FileFormatError("--demo opens a map of its own: give no file with it")
     target = path or (DEMO if demo else STARTER)
     if target.suffix.lower() == ".graphml":
         return _from_graph(target)
@@ -58,7 +58,7 @@ def open_desk(path: Path | None, demo: bool) -> Desk:
 
 
 def _write_demo(path: Path) -> None:
-    """The paper's world on the memory map, with demonstrations of which seven in ten take the upper arm."""
+    """The paper's rules on the memory map, which is ours; of its demonstrations seven in ten take the upper arm."""
     demos, moves = f"{path.stem}_demos.csv", list(MEMORY.world.moves)
     grid = {"kind": "grid", "width": 9, "height": 9, "start": [0, 0], "goal": [8, 8], "moves": moves}
     problem = {

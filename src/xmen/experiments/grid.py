@@ -14,13 +14,14 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from scipy.special import rel_entr
 
 import xmen as xm
 from xmen.experiments import methods
 from xmen.experiments.methods import ALL, LOOKS, Cell, Effort
-from xmen.experiments.notebook import Floats, Notebook
+from xmen.experiments.notebook import Floats, Notebook, mean_and_error
 
 DIAGONAL = tuple((i, i) for i in range(2, 7))
 
@@ -114,20 +115,25 @@ MARKOV = GridMap("near-Markov", (1, 2), ((2, 5),), ((5, 7),))
 """One square and one circle on each arm: "exactly one" is nearly "a large reward there"."""
 
 ONE_TRIANGLE = GridMap("one-triangle", (1, 1), SQUARES, CIRCLES, crosses=((0, 5),))
-"""One triangle before the arms part, as on the paper's map: every valid path passes it."""
+"""One triangle before the arms part, as a figure of the paper shows on its map: every valid path passes it."""
+
+MAPS = (MEMORY, MARKOV, ONE_TRIANGLE)
 
 
 # ---- What is learned on them
 
 PRIOR_VARIANCE = 10.0  # of the weights, for X-MEN and MaxEnt alike
-NOTE = """Oracle: what answered for X-MEN's gradient. Valid: of 1,000 generated; P(valid) and P(triangle), of passing a
-triangle, are exact. KL: the paper's measure, KL(demonstrations || model) in nats over the two arms (types: over arm,
-square and circle) among valid paths alone. KL+, ours: with "not valid" as one more type. Log-likelihood in nats per
-demonstration, of those learned from and of 1,000 others. RE-IRL: relative entropy IRL; MLCI: maximum likelihood
-constraint inference on the known reward, with its authors' threshold of 0.1 nats. "X-MEN paper" generates as the paper
-does, from a pool of draws that is sampled again by importance weights."""
-SOLVER = "cryptominisat"
-ORACLES = {"exact": "none", "cells": "listed", "paper": "listed"}  # of the fits that all maps have
+NOTE = """Means and standard errors over seeds, each with demonstrations of its own. The name of an X-MEN says what
+answered for its gradient. Valid: of 1,000 generated, by the paper's algorithm with a solver of 100; P(valid) and
+P(triangle), of passing a triangle, are exact. KL: the paper's measure, KL(demonstrations || model) in nats over the
+two arms (types: over arm, square and circle) among valid paths alone. KL+, ours: with "not valid" as one more type.
+Held out: the log-likelihood of 1,000 other demonstrations, in nats each. RE-IRL: relative entropy IRL; MLCI: maximum
+likelihood constraint inference on the known reward, with its authors' threshold of 0.1 nats. "X-MEN paper" generates
+as the paper does, from a pool of draws that is sampled again by importance weights."""
+COLUMNS = {"method": "", "seeds": ",", "valid": ".1%", "P(valid)": ".1%", "P(triangle)": ".1%", "KL, arms": ".4f"}
+COLUMNS |= {"KL, types": ".4f", "KL+, arms": ".4f", "log-lik.": ".3f", "held out": ".3f"}
+BY_DISTANCE = ("exact", "paper", "maxent", "relative-entropy", "constraint-inference")
+KEYS = (*ALL, "constraint-inference")
 SWEPT = ("exact", "maxent", "relative-entropy", "constraint-inference")  # X-MEN keeps the rules with any method
 MOST_PATHS = 100_000  # the maps have some thousand valid ones
 SIZES = (1, 3, 10, 30, 100, 300, 1000)  # demonstrations
@@ -140,25 +146,31 @@ class Case:
     """One map with demonstrations to learn from, 1,000 others of the same demonstrator, and all valid paths."""
 
     def __init__(self, grid_map: GridMap, seed: int) -> None:
-        self.map, self.world, self.rules, self.features = grid_map, grid_map.world, grid_map.rules, None
+        self.map, self.seed, self.world, self.rules = grid_map, seed, grid_map.world, grid_map.rules
+        self.features: Any = None  # one weight per state
         self.demos, self.held_out = grid_map.demonstrations(N_DEMOS, seed), grid_map.demonstrations(1000, seed + 10_000)
         self.paths = xm.distribution(grid_map.world, grid_map.rules, None, engine="exact").best(MOST_PATHS)
         self.demonstrated = np.append(grid_map.of_type(self.demos).mean(axis=1), 0.0)  # by path type; 0 are invalid
+
+    @property
+    def lengths(self) -> Floats:
+        """The paper's distance feature, as we read it: the length of the step (S, A, 1)."""
+        lengths = [np.sqrt(2.0) if "-" in move else 1.0 for move in self.world.moves]
+        return np.tile(np.array(lengths)[:, None], (self.world.n_states, 1, 1))
 
     def types_of(self, model: Any) -> Floats:
         """The probability of each path type under a model, and of paths that are not valid: exact, by listing."""
         found = self.map.of_type(self.paths) @ np.exp(model.score_samples(self.paths))
         return np.append(found, max(0.0, 1.0 - found.sum()))
 
-    def row(self, key: str, oracle: str, model: Any, taus: Sequence[xm.Trajectory]) -> tuple[Any, ...]:
-        """What the table says of a method, and of trajectories that it generated."""
+    def row(self, model: Any, taus: Sequence[xm.Trajectory]) -> tuple[Any, ...]:
+        """What the table says of a model, and of trajectories that it generated."""
         d, given, types = model.distribution(), self.demonstrated, self.types_of(model)
-        kl = [kl_among_valid(merge(given), merge(types)), kl_among_valid(given, types)]
-        kl += [divergence(merge(given), merge(types)), divergence(given, types)]
+        kl = kl_among_valid(merge(given), merge(types)), kl_among_valid(given, types)
         triangle = xm.visit(self.world.at(*self.map.symbols["triangle"]))
         exact = d.probability(self.rules), d.probability(triangle)
         scores = [model.score(demos) for demos in (self.demos, self.held_out)]
-        return (LOOKS[key].label, np.mean(self.map.valid(taus)), oracle, *exact, *kl, *scores)
+        return (np.mean(self.map.valid(taus)), *exact, *kl, divergence(merge(given), merge(types)), *scores)
 
 
 def divergence(p: Floats, q: Floats) -> float:
@@ -189,96 +201,138 @@ def run(book: Notebook) -> None:
     book.say("""A path is valid when the triangle is the first symbol it meets, it meets no cross, and it meets exactly
         one square and exactly one circle. The true reward is 0 everywhere and 1 at the goal. All maps are ours: the
         first was made so that the rules truly need memory; on the second, rewards of states can say nearly all of it;
-        on a third, every valid path passes one triangle, as on the paper's map.""")
+        on the third, every valid path passes one triangle, as a figure of the paper shows.""")
     book.say("""Rewards that are learned have one weight per state; the paper's distance feature alone cannot tell the
         two arms of a mirror-symmetric map apart (see the table of features). X-MEN is given the rules; its rivals are
         given what they can use. Rollouts of relative entropy IRL follow what MaxEnt has learned, mixed with uniform
         choices, and its thresholds are nearly 0: that favours this baseline.""")
-    cases = {one.name: Case(one, book.seed) for one in (MEMORY, MARKOV, ONE_TRIANGLE)}
-    both = [cases[MEMORY.name], cases[MARKOV.name]]
-    effort = effort_for(N_DEMOS, paper_iter=book.pick(40, 1000), paper_samples=16, rollouts=book.pick(20_000, 100_000))
+    effort = effort_for(N_DEMOS, paper_iter=book.pick(40, 200), solver_iter=book.pick(1, 100), paper_samples=16)
+    effort = replace(effort, rollouts=book.pick(20_000, 100_000))
     book.set(demonstrations=N_DEMOS, upper_share=0.7, generated=N_DRAWN, features="one weight per state")
     book.set(**vars(effort))
-    figure, axes = plt.subplots(1, len(cases), figsize=(6.4 * len(cases), 5.6), layout="constrained")
-    for ax, one in zip(axes, (MEMORY, MARKOV, ONE_TRIANGLE), strict=True):
+    figure, axes = plt.subplots(1, len(MAPS), figsize=(6.4 * len(MAPS), 5.6), layout="constrained")
+    for ax, one in zip(np.ravel(axes), MAPS, strict=True):
         xm.plot_visits(one.world, np.arange(one.world.n_states) == one.world.state((8, 8)), ax=ax, label="true reward")
         xm.plot_world(one.world, marks=one.symbols, ax=ax).set_title(f"the {one.name} map")
     book.figure(figure, "grid_maps", "The maps, all ours: the true reward, and the symbols of the rules.")
 
-    # X-MEN with a real NP oracle: cells of about 64 solutions, as left to themselves they would read all valid paths
-    # as one cell, there are so few.
-    by_solver = replace(effort, oracle=SOLVER, cell_size=64.0, cells_tol=0.01, paper_iter=min(effort.paper_iter, 200))
-    rows: dict[str, list[tuple[Any, ...]]] = {}
-    for name, case in cases.items():
-        models = {key: methods.fit_noted(book, key, case, effort) for key in (*ALL, "constraint-inference")}
-        with book.stage("what the models say"):
-            drawn = {key: methods.generate(key, model, N_DRAWN, book.seed) for key, model in models.items()}
-            rows[name] = [case.row(key, ORACLES.get(key, ""), model, drawn[key]) for key, model in models.items()]
-        solved = ["cells"] if case.map is MEMORY or not book.quick else []
-        solved += ["paper"] if case.map is MEMORY and not book.quick else []
-        for key in solved:
-            with book.stage(f"fit {LOOKS[key].label} with {SOLVER}"), methods.noticed():
-                model = methods.fit_one(key, case, by_solver, book.seed)
-                rows[name].append(case.row(key, SOLVER, model, methods.generate(key, model, N_DRAWN, book.seed)))
-        if case.map is not ONE_TRIANGLE:  # its table says what there is to say
-            draw_case(book, case, models, drawn)
-
-    sweep_demonstrations(book, both)
-    sweep_time(book, cases[MEMORY.name], effort)
+    cases, arms = dict[str, Case](), dict[str, dict[str, Floats]]()
+    n_paths = round(methods.n_trajectories(MEMORY.world, None))
+    for grid_map in MAPS:
+        found: dict[str, list[tuple[Any, ...]]] = {}
+        for seed in range(book.seed, book.seed + book.pick(2, 5)):
+            case = Case(grid_map, seed)
+            # With a solver the paper's algorithm takes minutes: once, on the map that needs memory.
+            known = [key for key in KEYS if key != "paper-solver" or (grid_map is MEMORY and seed == book.seed)]
+            models = {key: methods.fit_noted(book, key, case, effort, seed) for key in known}
+            with book.stage("what the models say"):
+                drawn = {key: methods.generate(key, model, N_DRAWN, seed) for key, model in models.items()}
+                for key, model in models.items():
+                    found.setdefault(key, []).append(case.row(model, drawn[key]))
+            if seed == book.seed:
+                cases[grid_map.name], arms[grid_map.name] = case, draw_case(book, case, models, drawn)
+        rows = [
+            (LOOKS[key].label, len(some), *map(mean_and_error, zip(*some, strict=True))) for key, some in found.items()
+        ]
+        title = f"the {grid_map.name} map: {len(case.paths):,} of {n_paths:,} paths are valid"
+        book.table(title, COLUMNS, rows, NOTE)
+    draw_arms(book, arms)
+    sweep_demonstrations(book, list(cases.values()))
+    sweep_time(book, cases[MAPS[0].name], effort)
     with book.stage("compare features"):
-        compared = [row for case in both for row in feature_rows(case, effort.l2)]
+        compared = [row for case in cases.values() for row in feature_rows(case, effort.l2)]
     columns = {"map": "", "features": "", "method": "", "P(valid)": ".1%", "upper": ".1%"}
     note = """Upper: the share of the upper arm among valid paths; 70 % in the demonstrations. MaxEnt with one weight
         per state and move is the likeliest of all Markov policies. MLCI on the true reward: as its authors use it."""
     book.table("what features can say", {**columns, "KL, arms": ".4f", "KL+, arms": ".4f"}, compared, note)
-    columns = {"method": "", "valid": ".1%", "oracle": "", "P(valid)": ".1%", "P(triangle)": ".1%"}
-    columns |= dict.fromkeys(("KL, arms", "KL, types", "KL+, arms", "KL+, types"), ".4f")
-    columns |= {"log-lik.": ".3f", "held out": ".3f"}
-    n_paths = round(methods.n_trajectories(MEMORY.world, None))
-    for name, case in reversed(cases.items()):
-        title = "one triangle for both arms" if case.map is ONE_TRIANGLE else f"the {name} map"
-        book.table(f"{title}: {len(case.paths):,} of {n_paths:,} paths are valid", columns, rows[name], NOTE)
 
 
-def draw_case(book: Notebook, case: Case, models: Mapping[str, Any], drawn: Mapping[str, Any]) -> None:
-    """A map's trajectories, cells that are passed, and path types, method by method."""
+def draw_case(book: Notebook, case: Case, models: Mapping[str, Any], drawn: Mapping[str, Any]) -> dict[str, Floats]:
+    """A map's trajectories, cells that are passed, and path types, method by method; types are returned."""
     name, slug = case.map.name, case.map.name.lower().replace("-", "_")
-    taus = {"demonstrations": case.demos[:: N_DEMOS // N_SHOWN]}
-    taus |= {key: some[:N_SHOWN] for key, some in drawn.items()}
     marks = {f"{one}: {rule}": (case.map.symbols[one], marker) for one, (marker, rule) in SYMBOLS.items()}
-    lines, passed = {}, {}
-    for key, some in taus.items():
-        model, valid = models.get(key), case.map.valid(some)
-        exact = "" if model is None else f", P(valid) = {model.distribution().probability(case.rules):.1%}"
+    lines = {}
+    for key, some in {"demonstrations": case.demos[::50], **drawn}.items():
         if key in ("demonstrations", "exact", "maxent"):
-            lines[key] = f"{sum(valid[::5])} of {len(valid[::5])} valid{exact}", some[::5], valid[::5]
-        counts = np.bincount([s for tau in some for s in set(tau.states)], minlength=case.world.n_states)
-        passed[key] = f"{sum(valid)} of {len(valid)} valid{exact}", counts / len(some)
+            few = some[:20]
+            lines[key] = (
+                f"{sum(case.map.valid(few))} of 20 valid{_kept(case, models.get(key))}",
+                few,
+                case.map.valid(few),
+            )
     caption = f"The {name} map: demonstrations, and trajectories generated by X-MEN and by MaxEnt."
     book.figure(methods.draw_panels(case.world, lines, marks, n_columns=3), f"grid_generated_{slug}", caption)
-    caption = f"The {name} map: how often {N_SHOWN} trajectories of each method pass each cell."
-    book.figure(methods.draw_panels(case.world, passed, marks, n_columns=4), f"grid_marginals_{slug}", caption)
+    caption = f"""The {name} map: how often {N_SHOWN} trajectories of each method pass each cell. With a weight per
+        state X-MEN and MaxEnt have the expected visits of the demonstrations, by construction: what tells them apart is
+        how many of their paths keep the rules."""
+    book.figure(_marginals(case, models, drawn, marks, 5), f"grid_marginals_{slug}", caption)
     inferred = len(models["constraint-inference-maxent"].constraints_)
     book.say(f"On the {name} map MLCI on MaxEnt's reward adds {inferred} rules of its own.")
 
+    with book.stage("the distance feature"), methods.noticed():
+        case.features, effort = case.lengths, effort_for(N_DEMOS, paper_iter=40, paper_samples=16)
+        fits = {key: methods.fit_one(key, case, effort, case.seed) for key in BY_DISTANCE}
+        some = {key: methods.generate(key, model, N_SHOWN, case.seed) for key, model in fits.items()}
+        case.features = None
+    caption = f"""The paper's second figure on the {name} map, with its distance feature: how often {N_SHOWN}
+        trajectories of each method pass each cell. Distance says nothing of the rules, and rivals are off; nor can it
+        tell the arms apart, so that X-MEN is right about the rules, and gives each arm half."""
+    book.figure(_marginals(case, fits, some, marks, 3), f"grid_distance_{slug}", caption)
+
     types = {"demonstrations": case.demonstrated} | {key: case.types_of(model) for key, model in models.items()}
-    names = [f"{arm}\n□{square}\n○{circle}" for arm, square, circle in case.map.path_types()]
+    names = [
+        f"{arm}\n□ {square[0]},{square[1]}\n○ {circle[0]},{circle[1]}" for arm, square, circle in case.map.path_types()
+    ]
     values = np.array(list(types.values()))
-    some_have = np.append(values[:, :-1].max(axis=0) > 0, True)
-    labels, values = list(np.array([*names, "not\nvalid"])[some_have]), values[:, some_have]
-    figure, ax = plt.subplots(figsize=(max(7.0, 0.8 * len(labels) + 1.5), 3.8), layout="constrained")
-    width = 0.86 / len(types)
-    for i, key in enumerate(types):
-        x = np.arange(len(labels)) + (i - (len(types) - 1) / 2) * width
-        ax.bar(x, values[i], width, label=LOOKS[key].label, color=LOOKS[key].colour)
-    ax.set_xticks(range(len(labels)), labels, fontsize=8)
-    ax.set(ylabel="probability", xlim=(-0.6, len(labels) - 0.4))
-    ax.axvline(len(labels) - 1.5, color="#999999", lw=0.8, ls=":")
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(frameon=False, ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0))
-    caption = f"""The {name} map: the exact probability of each path type, which is the arm with the one square and the
-        one circle that the path meets. Demonstrations: the share of them."""
+    some_have = np.append(values[:, :-1].max(axis=0) >= 5e-4, True)
+    labels, values = np.array([*names, "not\nvalid"])[some_have], 100.0 * values[:, some_have]
+    figure, ax = plt.subplots(figsize=(0.62 * len(labels) + 2.6, 0.36 * len(types) + 1.0), layout="constrained")
+    ax.imshow(values, cmap="YlGnBu", vmin=0.0, vmax=60.0, aspect="auto")
+    for (i, j), value in np.ndenumerate(values):
+        ax.text(j, i, f"{value:.1f}", ha="center", va="center", fontsize=8, color="white" if value > 35 else "black")
+    ax.set_xticks(range(len(labels)), labels.tolist(), fontsize=8)
+    ax.set_yticks(range(len(types)), [LOOKS[key].label for key in types], fontsize=9)
+    ax.axvline(len(labels) - 1.5, color="black", lw=1.2)
+    ax.tick_params(length=0)
+    caption = f"""The {name} map: the exact probability of each path type in per cent, which is the arm with the one
+        square and the one circle that the path meets. Demonstrations: the share of them."""
     book.figure(figure, f"grid_path_types_{slug}", caption)
+    return types
+
+
+def _kept(case: Case, model: Any) -> str:
+    return "" if model is None else f", P(valid) = {model.distribution().probability(case.rules):.1%}"
+
+
+def _marginals(case: Case, models: Mapping[str, Any], drawn: Any, marks: Any, n_columns: int) -> Figure:
+    """How often cells are passed by the demonstrations, and by trajectories that methods generated."""
+    passed = {}
+    for key, taus in {"demonstrations": case.demos[:: N_DEMOS // N_SHOWN], **drawn}.items():
+        some = taus[:N_SHOWN]
+        counts = np.bincount([s for tau in some for s in set(tau.states)], minlength=case.world.n_states)
+        title = f"{sum(case.map.valid(some))} of {len(some)} valid{_kept(case, models.get(key))}"
+        passed[key] = title, counts / len(some)
+    return methods.draw_panels(case.world, passed, marks, n_columns)
+
+
+def draw_arms(book: Notebook, found: Mapping[str, Mapping[str, Floats]]) -> None:
+    """The paper's third figure, right: arms among valid paths as bars, the share of valid paths as a dashed line."""
+    figure, axes = plt.subplots(1, len(found), figsize=(4.6 * len(found), 4.2), sharey=True, layout="constrained")
+    for ax, (name, types) in zip(axes, found.items(), strict=True):
+        arms, x = np.array([merge(one) for one in types.values()]), np.arange(len(types))
+        among = arms[:, :2] / arms[:, :2].sum(axis=1, keepdims=True)
+        for side, label, colour in ((0, "upper paths", "#0072B2"), (1, "lower paths", "#E69F00")):
+            ax.bar(x + 0.4 * side - 0.2, 100 * among[:, side], 0.4, color=colour, label=f"{label}, among valid ones")
+        ax.plot(x, 100 * (1.0 - arms[:, 2]), "k--o", ms=4, lw=1.4, label="valid")
+        ax.axhline(70, color="#999999", lw=0.8, zorder=0)
+        ax.set_xticks(x, [LOOKS[key].label for key in types], rotation=50, ha="right", fontsize=8)
+        ax.set_title(f"the {name} map")
+        ax.spines[["top", "right"]].set_visible(False)
+    axes[0].set_ylabel("per cent, exact")
+    figure.legend(*axes[0].get_legend_handles_labels(), frameon=False, ncols=3, loc="outside upper center")
+    caption = """The paper's third figure, right: valid paths grouped by upper and lower (bars), and the share of valid
+        paths (dashed). The thin line is the 70 % of the demonstrations. One weight per state."""
+    book.figure(figure, "grid_arms", caption)
 
 
 def feature_rows(case: Case, l2: float) -> list[tuple[Any, ...]]:
@@ -287,9 +341,8 @@ def feature_rows(case: Case, l2: float) -> list[tuple[Any, ...]]:
     x, y = np.array([world.cell(s) for s in range(world.n_states)]).T
     goal = world.width - 1
     distance, side = np.maximum(goal - x, goal - y) / goal, np.sign(y - x)
-    lengths = [np.sqrt(2.0) if "-" in move else 1.0 for move in world.moves]
     tables = {
-        "length of the step": np.tile(np.array(lengths)[:, None], (world.n_states, 1, 1)),
+        "length of the step": case.lengths,
         "distance to the goal": np.repeat(distance[:, None, None], n_actions, axis=1),
         "distance to the goal, side": np.repeat(np.stack([distance, side], axis=1)[:, None], n_actions, axis=1),
         "one per state": None,
@@ -310,7 +363,7 @@ def feature_rows(case: Case, l2: float) -> list[tuple[Any, ...]]:
 
 def sweep_demonstrations(book: Notebook, cases: Sequence[Case]) -> None:
     """P(valid) and the held-out log-likelihood against the number of demonstrations, over several draws of them."""
-    repeats = book.pick(2, 20)
+    repeats = book.pick(2, 5)
     points = np.zeros((2, len(cases), len(SWEPT), len(SIZES), repeats))
     with book.stage("sweep the number of demonstrations") as done:
         for (c, case), (i, n), repeat in product(enumerate(cases), enumerate(SIZES), range(repeats)):
@@ -348,7 +401,7 @@ def sweep_demonstrations(book: Notebook, cases: Sequence[Case]) -> None:
 def sweep_time(book: Notebook, case: Case, effort: Effort) -> None:
     """P(valid) and held-out log-likelihood of fits that are stopped when their time is up."""
     budgets = book.pick((0.03, 0.1, 0.3, 1.0), (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0))
-    long = replace(effort, paper_iter=2000)
+    long = replace(effort, paper_iter=2000, solver_iter=2000)
     figure, axes = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
     with book.stage("sweep the training time") as done:
         for i, key in enumerate(ALL):

@@ -1,13 +1,14 @@
 """X-MEN by three methods and the baselines: how they look in every figure, and how they are fitted.
 
-All learn from the same demonstrations with the same features; only X-MEN knows the rules, and constraint inference
-looks for cells and moves that must have been forbidden. Colours are Okabe and Ito's, which readers with any colour
-vision can tell apart; lines and markers differ too.
+The name of every X-MEN says which oracle answered while it learned: none (dynamic programming), a list of all valid
+trajectories in the place of a solver, or CryptoMiniSat. All learn from the same demonstrations with the same features;
+only X-MEN knows the rules, and constraint inference looks for cells and moves that must have been forbidden. Colours
+are Okabe and Ito's, which readers with any colour vision can tell apart; lines and markers differ too.
 """
 
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import PathPatch
+from matplotlib.patheffects import withStroke
 
 import xmen as xm
 from xmen.experiments.notebook import Floats, Notebook
@@ -40,9 +42,11 @@ class Look(NamedTuple):
 
 LOOKS = {
     "demonstrations": Look("demonstrations", "#000000", "o"),
-    "exact": Look("X-MEN exact", "#0072B2", "s"),
-    "cells": Look("X-MEN cells", "#56B4E9", "D", "--"),
-    "paper": Look("X-MEN paper", "#009E73", "^", "-."),
+    "exact": Look("X-MEN exact, no oracle", "#0072B2", "s"),
+    "cells": Look("X-MEN cells, listed", "#56B4E9", "D", "--"),
+    "cells-solver": Look("X-MEN cells, CryptoMiniSat", "#56B4E9", "d", ":"),
+    "paper": Look("X-MEN paper, listed", "#009E73", "^", "-."),
+    "paper-solver": Look("X-MEN paper, CryptoMiniSat", "#009E73", "<", ":"),
     "maxent": Look("MaxEnt", "#E69F00", "v"),
     "relative-entropy": Look("RE-IRL", "#D55E00", "X", "--"),  # relative entropy inverse reinforcement learning
     "constraint-inference": Look("MLCI", "#CC79A7", "P", "-."),  # maximum likelihood constraint inference
@@ -58,31 +62,38 @@ def draw_world(ax: Axes, grid: xm.GridWorld, marks: Marks = None, outlined: bool
     legend.remove()
     for mark in (*ax.patches, *legend.legend_handles) if outlined else ():
         if isinstance(mark, Line2D):
-            if mark in legend.legend_handles[:2]:  # start and goal, white on the dark cells that they are passed at
-                mark.set(markeredgecolor="#081d58", markeredgewidth=3)
-            else:
-                mark.set_fillstyle("none")
+            mark.set_fillstyle("none" if mark not in legend.legend_handles[:2] else "full")  # start and goal are white
         elif mark.get_fill() and (colour := mark.get_facecolor()[:3]) != (1.0, 1.0, 1.0):  # start and goal are white
             rim = "black" if isinstance(mark, PathPatch) else colour
-            mark.set(facecolor="none", edgecolor=rim, alpha=None, zorder=3, linewidth=1.2)
+            seen = [withStroke(linewidth=2.6, foreground="white", alpha=0.7)]  # on dark cells too
+            mark.set(facecolor="none", edgecolor=rim, alpha=None, zorder=3, linewidth=1.2, path_effects=seen)
     return list(legend.legend_handles)
 
 
 def draw_panels(
-    grid: xm.GridWorld, panels: Mapping[str, Any], marks: Marks, n_columns: int, most: float = 1.0
+    grid: xm.GridWorld,
+    panels: Mapping[str, Any],
+    marks: Marks,
+    n_columns: int,
+    most: float = 1.0,
+    told: Iterable[Cell] = (),
 ) -> Figure:
     """A panel per method by its key: (title, trajectories, which of them are valid), or (title, numbers by state).
 
     Trajectories are lines side by side, dashed and black where they break a rule; numbers are colours, on one scale
-    that ends at `most`.
+    that ends at `most`. The cells in `told` have theirs written on them, in per cent.
     """
     n_rows, heat = -(-len(panels) // n_columns), any(len(panel) == 2 for panel in panels.values())
-    figure = plt.figure(figsize=(4.0 * n_columns, (3.4 if heat else 4.5) * n_rows + 0.9), layout="constrained")
+    width, height = (3.1, 3.45) if heat else (4.0, 4.5)
+    figure = plt.figure(figsize=(width * n_columns + heat, height * n_rows + 0.7), layout="constrained")
     axes = figure.subplots(n_rows, n_columns, sharex=True, sharey=True, squeeze=False)
     for ax, (key, (title, shown, *kept)) in zip(axes.flat, panels.items(), strict=False):
         if not kept:
-            xm.plot_visits(grid, shown, ax=ax)
-            ax.images[0].set_clim(0.0, most)
+            (image,) = xm.plot_visits(grid, shown, ax=ax).images
+            image.set_clim(0.0, most)
+            ax.child_axes[0].remove()  # the colour bar: all panels share one
+            for cell in told:
+                ax.text(*cell, f"{100 * shown[grid.state(cell)]:.0f}", ha="center", va="center", fontsize=7, zorder=5)
         handles = draw_world(ax, grid, marks, outlined=not kept)
         offsets = np.linspace(-SPREAD, SPREAD, len(shown)) if len(shown) > 1 else np.zeros(1)
         for tau, shift, valid in zip(shown, offsets, kept[0], strict=True) if kept else ():
@@ -95,7 +106,9 @@ def draw_panels(
         ax.label_outer()
     for ax in axes.flat[len(panels) :]:
         ax.set_axis_off()
-    if not heat:
+    if heat:
+        figure.colorbar(image, ax=axes, label="expected visits", shrink=0.7, extend="max" if most < 1.0 else "neither")
+    else:
         handles += [Line2D([], [], color="#404040", lw=1.8, label="valid")]
         handles += [Line2D([], [], lw=1.8, label="breaks a rule", **BROKEN)]
     figure.legend(handles=handles, loc="outside lower center", ncols=6, frameon=False)
@@ -104,12 +117,17 @@ def draw_panels(
 
 # ---- How they are fitted
 
-ALL = ("exact", "cells", "paper", "maxent", "relative-entropy", "constraint-inference-maxent")
+XMEN = ("exact", "cells", "cells-solver", "paper", "paper-solver")
+ALL = (*XMEN, "maxent", "relative-entropy", "constraint-inference-maxent")
 """The methods, by their keys in `LOOKS`. "constraint-inference" is one more, as its authors use it (Scobee and Sastry,
 ICLR 2020): the reward is known, and rules are added while each gains more than 0.1 nats. Here it is MaxEnt's."""
 
 Task = Any  # has a `world`, `rules`, `features` (None: one weight per state) and `demos`
+SOLVER = "cryptominisat"
 CELLS_ITER = 20
+# For the solver, of about this many solutions, as left to themselves cells would read all valid paths as one, there are
+# so few; and as near as this, in nats.
+SOLVED_CELL, SOLVED_TOL = 64.0, 0.01
 UNIFORM = 0.1  # the share of uniform choices in the policy that rollouts follow
 
 
@@ -120,29 +138,32 @@ class Effort:
     l2: float = 0.0  # the penalty l2/2 |theta|^2 of X-MEN, MaxEnt, and the reward that constraint inference starts from
     epsilon: float | None = None  # of relative entropy IRL, a penalty sum epsilon_i |theta_i|; None: Hoeffding's bound
     kl_threshold: float = 0.1  # nats: constraint inference forbids as long as that gains more
-    cell_size: float | None = None
-    cells_tol: float = 1e-7  # how near cells come, in nats; 1e-7: as they do by default
     paper_iter: int = 300
+    solver_iter: int = 200  # of the paper's algorithm, with a solver
     paper_samples: int = 64
     rollouts: int = 20_000
     tol: float = 1e-7  # where exact gradients count as zero
-    oracle: str = "auto"
 
 
 def fit_one(name: str, task: Task, effort: Effort, seed: int, callback: Any = None, demos: Any = None) -> Any:
     """One method, fitted to these or to all demonstrations of a task; all answer by the exact engine afterwards."""
     common: dict[str, Any] = {"engine": "exact", "seed": seed, "callback": callback}
     penalised: Any = {"l2": effort.l2, "tol": effort.tol}
+    oracle = SOLVER if name.endswith("-solver") else "listed"
+    hashing: dict[str, Any] = {"engine": xm.EngineSettings("exact", oracle=oracle), "l2": effort.l2}
     world, rules, features, demos = task.world, task.rules, task.features, demos or task.demos
     model: Any
     match name:
         case "exact":
             model = xm.XMEN(world, rules, features, method="exact", **penalised, **common)
-        case "cells" | "paper":
-            hashing = {"engine": xm.EngineSettings("exact", oracle=effort.oracle), "l2": effort.l2}
-            cells = {"method": xm.Cells(16, effort.cell_size), "max_iter": CELLS_ITER, "tol": effort.cells_tol}
-            paper = {"method": xm.Paper(effort.paper_samples), "max_iter": effort.paper_iter}
-            model = xm.XMEN(world, rules, features, **common | hashing | (cells if name == "cells" else paper))
+        case "cells" | "cells-solver":
+            solved = name == "cells-solver"
+            cells = hashing | {"method": xm.Cells(16, SOLVED_CELL if solved else None), "max_iter": CELLS_ITER}
+            model = xm.XMEN(world, rules, features, tol=SOLVED_TOL if solved else 1e-7, **common | cells)
+        case "paper" | "paper-solver":
+            max_iter = effort.paper_iter if name == "paper" else effort.solver_iter
+            paper = hashing | {"method": xm.Paper(effort.paper_samples), "max_iter": max_iter}
+            model = xm.XMEN(world, rules, features, **common | paper)
         case "maxent":
             model = xm.MaxEntIRL(world, features, **penalised, **common)
         case "relative-entropy":
@@ -159,13 +180,13 @@ def fit_one(name: str, task: Task, effort: Effort, seed: int, callback: Any = No
     return model.fit(demos)
 
 
-def fit_noted(book: Notebook, name: str, task: Task, effort: Effort) -> Any:
-    """One fit as a stage of a book; what the learner warns of becomes a paragraph."""
+def fit_noted(book: Notebook, name: str, task: Task, effort: Effort, seed: int) -> Any:
+    """One fit as a stage of a book; what the learner warns of with the book's own seed becomes a paragraph."""
     label = LOOKS[name].label
-    most = {"cells": CELLS_ITER, "paper": effort.paper_iter}.get(name, 100)  # iterations, about
+    most = {"paper": effort.paper_iter, "paper-solver": effort.solver_iter}.get(name, CELLS_ITER)  # about
     with book.stage(f"fit {label}") as done, noticed() as notices:
-        model = fit_one(name, task, effort, book.seed, lambda record: done(record.iteration / most))
-    for notice in notices:
+        model = fit_one(name, task, effort, seed, lambda record: done(record.iteration / most))
+    for notice in notices if seed == book.seed else ():
         book.say(f"{label} warned: {notice}")
     return model
 
@@ -195,12 +216,14 @@ def n_trajectories(world: xm.MDP, rules: Any) -> float:
 def generate(name: str, model: Any, n: int, seed: int) -> list[xm.Trajectory]:
     """n trajectories of a fitted method; the paper's are picked from a pool of as many draws by PAWS.
 
-    Where chance plays no part, as here, all importance weights are equal. The oracle is the fit's.
+    Where chance plays no part, as here, all importance weights are equal, whatever gives the reward: features, or a
+    network. The oracle is the fit's; of a solver a tenth of n is asked for.
     """
-    if name != "paper":
+    if not name.startswith("paper"):
         return list(model.sample(n, seed=seed))
     asked: Any = {"engine": "xor", "oracle": model.oracle, "delta": 1.03, "failure": 0.05}  # of the paper's fit
     d: Any = xm.distribution(model.world, model.constraint, model.reward_, **asked)
+    n = n if name == "paper" else n // 10
     pool = d.sample_paws(n, seed=seed, thinned=True)[0]
     return [pool[i] for i in np.random.default_rng(seed).integers(n, size=n)]
 

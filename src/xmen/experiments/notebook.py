@@ -55,9 +55,11 @@ class Table:
     timed: bool = False
 
     def cells(self) -> list[list[str]]:
-        """The rows as text; None is missing, and other values without a format are as they are."""
+        """The rows as text; None is missing, [mean, error] has a ±, and values without a format are as they are."""
 
         def text(value: Any, spec: str) -> str:
+            if isinstance(value, list | tuple):
+                return " ± ".join(text(one, spec) for one in value)
             number = isinstance(value, int | float) and not isinstance(value, bool)
             return "n/a" if value is None else format(value, spec) if number else str(value)
 
@@ -176,6 +178,15 @@ class Notebook:
         return self.record
 
 
+def mean_and_error(values: Any) -> tuple[float | None, ...]:
+    """The mean and its standard error; the mean alone of one value, None where some value is infinite."""
+    values = np.asarray(values, dtype=np.float64)
+    if not np.isfinite(values).all():
+        return None, None
+    error = (float(values.std(ddof=1) / np.sqrt(len(values))),) if len(values) > 1 else ()
+    return float(values.mean()), *error
+
+
 def _plain(value: Any) -> Any:
     """Numbers of numpy as Python's, so that records are JSON."""
     if isinstance(value, list | tuple):
@@ -195,7 +206,8 @@ def html(records: Sequence[Findings], folder: Path) -> str:
         '<!doctype html>\n<html lang="en">\n<head><meta charset="utf-8"><title>X-MEN, reproduced</title>',
         f"<style>{STYLE}</style></head>\n<body>\n<h1>X-MEN, reproduced</h1>",
         "<p>The experiments of X-MEN: Guaranteed XOR-Maximum Entropy Constrained Inverse Reinforcement Learning (Ding "
-        "and Xue, UAI 2022), made again by xmen. The maps are ours: the paper does not print its coordinates.</p>",
+        "and Xue, UAI 2022), made again by xmen. The maps are ours: figures of the paper show its own, its text has no "
+        "coordinates.</p>",
     ]
     for record in records:
         quick, data = " --quick" * record.quick, f" --data {record.data}" if record.data else ""

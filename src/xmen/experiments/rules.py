@@ -1,4 +1,4 @@
-"""Rules from demonstrations: the paper's maps, constraint inference on Markov rules, drawings, and taxi trips."""
+"""Rules from demonstrations: the paper's on two maps of ours, constraint inference, drawings, and taxi trips."""
 
 import math
 from pathlib import Path

@@ -440,11 +440,11 @@ class PaperRun(Run[PaperState]):
         slope = gradient / span
         weights = state.weights - self.step_size * (slope if self.metric is None else self.metric @ slope)
         k = state.iteration + 1
-        n_averaged = k - self.n_skipped
+        n_averaged = k - self.n_skipped if k > self.n_skipped else k  # a run may be stopped before there is a burn-in
         average = weights if n_averaged <= 1 else state.average + (weights - state.average) / n_averaged
         moved = replace(state, weights=weights, average=average, shift=self._move(state.shift, pool), iteration=k)
         moved = replace(moved, log2_mass=pool.log2_mass, certificate=pool.certificate._asdict())
-        if n_averaged >= 1:
+        if k > self.n_skipped:
             moved = replace(moved, slopes=state.slopes + slope, slopes_squared=state.slopes_squared + slope**2)
         # PAWS gives samples, not log Z: the loss is not known.
         return moved, {"loss": math.nan, "gradient_norm": float(np.linalg.norm(gradient)), **pool.account}
