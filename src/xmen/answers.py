@@ -25,7 +25,7 @@ from xmen.rewards.linear import Floats, read_features, reward_table
 from xmen.rules.inference import RuleInference
 from xmen.worlds import MDP, MOVES, GridWorld, Trajectory
 from xmen.worlds.from_networkx import read_graph
-from xmen.worlds.tables import cost_note
+from xmen.worlds.tables import cost_note, demo_names
 
 # ---- What a user asked of a fit, and the learner that it makes
 
@@ -233,7 +233,8 @@ def check_demonstrations(problem: Problem, demos: list[Trajectory]) -> dict[str,
         suspects = np.flatnonzero(~gather(problem.world, problem.constraint, demos, refuse_invalid=False).valid)
     except InvalidDemonstrationError:  # a state too large for any world
         suspects = np.arange(len(demos))
-    found = [one for index in suspects.tolist() for one in _violations(problem, index, demos[index])]
+    names = demo_names(demos)
+    found = [one for index in suspects.tolist() for one in _violations(problem, index, names[index], demos[index])]
     valid = len(demos) - len({violation["demonstration"] for violation in found})
     # For each broken rule (None: the world, or arriving in it), how many demonstrations break it and the first one.
     grouped: dict[tuple[str | None, bool], list[dict[str, Any]]] = {}
@@ -241,16 +242,16 @@ def check_demonstrations(problem: Problem, demos: list[Trajectory]) -> dict[str,
         grouped.setdefault((violation["constraint"], violation.get("unfinished", False)), []).append(violation)
     broken = [
         {key: some[0][key] for key in ("constraint", "unfinished", "position") if key in some[0]}
-        | {"demonstrations": len(some), "first": some[0]["demonstration"]}
+        | {"demonstrations": len(some), "first": some[0]["demonstration"], "name": some[0]["name"]}
         for some in sorted(grouped.values(), key=len, reverse=True)
     ]
     counted = {"file": str(problem.demonstrations), "number": len(demos), "valid": valid, "share": valid / len(demos)}
     return {**counted, "broken": broken, "violations": found}
 
 
-def _violations(problem: Problem, index: int, demo: Trajectory) -> list[dict[str, Any]]:
+def _violations(problem: Problem, index: int, name: str, demo: Trajectory) -> list[dict[str, Any]]:
     def broken(rule: str | None, position: int, message: str) -> dict[str, Any]:
-        return {"demonstration": index, "constraint": rule, "position": position, "message": message}
+        return {"demonstration": index, "name": name, "constraint": rule, "position": position, "message": message}
 
     impossible = problem.world.problem(demo)
     if impossible is not None:

@@ -51,6 +51,7 @@ class Words(NamedTuple):
     features: Sequence[str] = ()
     options: bool = False  # settings as the command line spells them
     most: int | None = 6  # states or actions shown of one event; None: all, spelled as text for the world reads them
+    labels: Mapping[Any, str] = MappingProxyType({})  # of settings, or of (setting, value), where there is a page
 
     def say(self, thing: object) -> str:
         """The text of an error, a warning, a rule or a message in these words."""
@@ -65,9 +66,12 @@ words_here = _SPOKEN.get
 
 @contextmanager
 def speaking(words: Words) -> Iterator[None]:
-    """Inside, everything that is printed is in these words; options of the command line stay options."""
+    """Inside, everything that is printed is in these words; settings keep the words of the command line or a page."""
     # The record itself where it can be: texts are kept for as long as the words are the same.
-    token = _SPOKEN.set(words._replace(options=True) if _SPOKEN.get().options and not words.options else words)
+    outer = _SPOKEN.get()
+    lacks = {name: getattr(outer, name) for name in ("options", "labels") if not getattr(words, name)}
+    lacks = {name: kept for name, kept in lacks.items() if kept}
+    token = _SPOKEN.set(words._replace(**lacks) if lacks else words)
     try:
         yield
     finally:
@@ -140,6 +144,9 @@ class Setting(NamedTuple):
     value: object = None
 
     def __str__(self) -> str:
+        label = words_here().labels.get(self, words_here().labels.get(self.name))
+        if label is not None:
+            return label if self.value is None or self in words_here().labels else f"{label} {self.value}"
         if words_here().options:
             return f"--{self.name}" if self.value is None else f"--{self.name} {self.value}"
         return self.name if self.value is None else f"{self.name}={self.value!r}"

@@ -67,9 +67,9 @@ def test_check_counts_by_rule_and_prints_the_first_of_many(folder):
     demos = report("check problem.toml many.csv", code=1)["demonstrations"]
     assert len(demos["violations"]) == 61
     assert demos["broken"] == [
-        {"constraint": RULES[0], "demonstrations": 30, "first": 1, "position": 3},
-        {"constraint": RULES[1], "demonstrations": 30, "first": 1, "position": 2},
-        {"constraint": None, "demonstrations": 1, "first": 0, "position": 0},
+        {"constraint": RULES[0], "demonstrations": 30, "first": 1, "name": "1", "position": 3},
+        {"constraint": RULES[1], "demonstrations": 30, "first": 1, "name": "1", "position": 2},
+        {"constraint": None, "demonstrations": 1, "first": 0, "name": "0", "position": 0},
     ]
     xm.write_demos([straight], "one.csv")
     assert "one by one" not in run("check problem.toml one.csv").output  # it would say the same again

@@ -151,7 +151,9 @@ def test_a_document_with_mistakes_is_kept_and_not_saved(window, tmp_path):
     assert "learner" in window.save(422)["error"]
     off_the_grid = {"states": [[0, 0], [9, 9]], "actions": ["up"]}
     window.put(problem, [off_the_grid])
-    assert "demonstration 1" in window.save(422)["error"]
+    assert "demonstration 0" in window.save(422)["error"]
+    window.put(problem, [{**off_the_grid, "name": "on Monday"}])
+    assert "demonstration on Monday" in window.save(422)["error"]
     assert (tmp_path / "p.toml").read_bytes() == before
 
 
@@ -249,9 +251,70 @@ def test_csv_in_and_out(window):
     assert window.ask("POST", "csv/read", {"text": text})["demonstrations"] == demos
     words = "trip,x,y,who\n1,0,0,ann\n1,0,1,ann\n"
     (found,) = window.ask("POST", "csv/read", {"text": words})["demonstrations"]
-    assert found == {"states": [[0, 0], [0, 1]], "actions": ["up"], "weight": 1.0, "about": {"who": "ann"}}
+    states = [[0, 0], [0, 1]]
+    assert found == {"states": states, "actions": ["up"], "name": "1", "weight": 1.0, "about": {"who": "ann"}}
     refused = window.ask("POST", "csv/read", {"text": "demo,step,state,action\n0,0,a,0\n"}, 422)["error"]
     assert refused.startswith("demonstrations.csv")
+
+
+def test_demonstrations_keep_their_names_and_every_one_has_its_own(window, tmp_path):
+    problem = window.get("document")["problem"]
+    drawn = {"states": [[0, 0], [0, 1], [0, 2], [1, 2], [2, 2]], "actions": ["up", "up", "right", "right"]}
+    names = ["1", "monday", None, "monday"]
+    window.put(problem, [drawn if name is None else {**drawn, "name": name} for name in names])
+    text = window.ask("POST", "csv/write", {"demonstrations": window.get("document")["demonstrations"]})["text"]
+    assert list(dict.fromkeys(line.split(",")[0] for line in text.splitlines()[1:])) == ["1", "monday", "2", "3"]
+    found = window.ask("POST", "csv/read", {"text": text})["demonstrations"]
+    assert [one["name"] for one in found] == ["1", "monday", "2", "3"]
+
+
+def test_saving_under_another_name_leaves_the_first_files_alone_and_goes_on_there(window, tmp_path):
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    document = window.get("document")
+    window.put(changed(document["problem"], constraints=[]), document["demonstrations"][:3])
+    for name in ("../q", "", "a/b", ".toml", "q?"):
+        assert "is no name for a file" in window.ask("POST", "save", {"name": name}, 422)["error"]
+    saved = window.ask("POST", "save", {"name": "q"})
+    assert (saved["file"], saved["files"]) == ("q.toml", ["q_demos.csv", "q.toml"])
+    assert {name: (tmp_path / name).read_bytes() for name in before} == before
+    assert len(read_problem(tmp_path / "q.toml").demos()) == 3
+    assert "# written by hand" in (tmp_path / "q.toml").read_text()
+    window.put(document["problem"], document["demonstrations"][:2])
+    assert window.save()["files"] == ["q_demos.csv", "q.toml"]
+    assert len(read_problem(tmp_path / "q.toml").demos()) == 2
+    assert {name: (tmp_path / name).read_bytes() for name in before} == before
+    (tmp_path / "r.toml").write_text("mine")
+    refused = window.ask("POST", "save", {"name": "r.toml"}, 409)
+    assert (refused["error"], refused["on_disk"]) == ("r.toml is there already", True)
+
+
+def test_a_new_problem_is_an_empty_grid_that_answers_and_is_saved_under_its_name(window, tmp_path):
+    before = (tmp_path / "p.toml").read_bytes()
+    window.job("learn")
+    assert "is there already" in window.ask("POST", "new", {"name": "p", "width": 4, "height": 3}, 409)["error"]
+    assert "40,000 cells" in window.ask("POST", "new", {"name": "q", "width": 400, "height": 300}, 422)["error"]
+    assert window.ask("POST", "new", {"name": "plan", "width": 4, "height": 3})["file"] == "plan.toml"
+    document = window.get("document")
+    assert (document["file"], document["saved_version"], document["demonstrations"]) == ("plan.toml", None, [])
+    checked = window.check()
+    assert (checked["errors"], checked["feasible"], checked["demonstrations"]) == ([], True, [])
+    assert window.get("jobs")["jobs"] == []  # what was learned was of another problem
+    assert window.save()["files"] == ["plan.toml"]
+    assert read_problem(tmp_path / "plan.toml").world.goal_cells == ((3, 2),)
+    assert (tmp_path / "p.toml").read_bytes() == before
+
+
+def test_the_command_line_begins_with_an_empty_grid_if_asked(tmp_path):
+    desk = open_desk(tmp_path / "plan.toml", demo=False, new=True)
+    assert desk.save() == ["plan.toml"]
+    for arguments, words in (
+        ((tmp_path / "plan.toml", False, True), "is there already"),
+        ((tmp_path / "plan.csv", False, True), "no name of a problem file"),
+        ((None, True, True), "give one of them"),
+        ((tmp_path / "other.toml", False, False), "--new"),
+    ):
+        with pytest.raises(xm.FileFormatError, match=words):
+            open_desk(*arguments)
 
 
 @pytest.mark.parametrize("demo", [False, True])

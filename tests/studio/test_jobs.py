@@ -66,7 +66,7 @@ def test_invalid_demonstrations_are_left_out_and_some_are_held_out(window):
     broken = {"states": [[0, 0], [0, 1]], "actions": ["up"]}
     window.put(document["problem"], [broken, *document["demonstrations"]])
     found = window.job("learn")
-    assert found["left_out"] == [0]
+    assert found["left_out"] == ["20"]
     assert found["compare"] is None
     assert (found["model"]["demonstrations"], found["model"]["held_out"]["demonstrations"]) == (15, 5)
     window.put(document["problem"], [broken])

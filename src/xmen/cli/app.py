@@ -271,6 +271,7 @@ def studio(
     browser: bool = Option(True, "--browser/--no-browser", help="Open the default browser."),
     port: int = Option(0, min=0, max=65535, help="Of the address; 0 is any that is free."),
     demo: bool = Option(False, "--demo", help="Open the paper's rules on a map of ours, with demonstrations."),
+    new: bool = Option(False, "--new", help="Begin with an empty grid, saved under the name given."),
 ) -> None:
     """Draw worlds, rules and demonstrations on a page in the browser, learn from them, and generate.
 

@@ -95,12 +95,12 @@ def _print_check(report: dict[str, Any]) -> None:
 
     if broken:
         by = [f"{one['demonstrations']} of {demos['number']}" for one in broken]
-        first = [f"{one['first']}, at position {one['position']}" for one in broken]
+        first = [f"{one['name']}, at position {one['position']}" for one in broken]
         rows = zip(map(what, broken), by, first, strict=True)
         print_table("what they break", ["rule", "broken by", "first by demonstration"], rows)
     if len(violations) > len(broken) or not all(one["constraint"] for one in broken):
         rules = [one["constraint"] or f"{what(one)}: {one['message']}" for one in violations]
-        lost = [(one["demonstration"], rule, one["position"]) for one, rule in zip(violations, rules, strict=True)]
+        lost = [(one["name"], rule, one["position"]) for one, rule in zip(violations, rules, strict=True)]
         print_table("one by one", ["demonstration", "rule", "lost at position"], lost, most=MOST_SHOWN)
     print_notes(report["notes"])
 

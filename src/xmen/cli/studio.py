@@ -10,11 +10,12 @@ from xmen.cli.new import write_starter
 from xmen.errors import FileFormatError, extra_module, foreign_errors
 from xmen.experiments.grid import MEMORY
 from xmen.problem import toml_text
-from xmen.studio.document import Desk, Document, open_document
+from xmen.studio.document import Desk, Document, empty_document, open_document
 from xmen.worlds import write_demos
 from xmen.worlds.from_networkx import read_graph
 
 STARTER, DEMO = Path("grid.toml"), Path("memory.toml")
+EMPTY = (10, 8)  # width and height of a new problem
 N_DEMOS, SEED = 30, 0  # of the memory map
 COLOURS = {"triangle": "#009E73", "cross": "#D55E00", "square": "#0072B2", "circle": "#CC79A7"}
 RULES = {
@@ -25,13 +26,13 @@ RULES = {
 }
 
 
-def run_studio(path: Path | None, browser: bool, port: int, demo: bool) -> int:
+def run_studio(path: Path | None, browser: bool, port: int, demo: bool, new: bool) -> int:
     """Serve until Ctrl-C; the exit code says how it ended."""
     for module in ("fastapi", "uvicorn"):
         extra_module(module, "xmen studio", "studio")
     from xmen.studio.app import serve
 
-    desk = open_desk(path, demo)
+    desk = open_desk(path, demo, new)
     try:
         serve(desk, port, browser, lambda at: typer.echo(f"Studio: {at}\nIt saves to {desk.path}. Ctrl-C ends it."))
     except KeyboardInterrupt:
@@ -40,21 +41,35 @@ def run_studio(path: Path | None, browser: bool, port: int, demo: bool) -> int:
     return YES
 
 
-def open_desk(path: Path | None, demo: bool) -> Desk:
+def open_desk(path: Path | None, demo: bool, new: bool = False) -> Desk:
     """A problem file, a graph, or something to start from; the latter two become files once they are saved."""
     if demo and path is not None:
         raise FileFormatError("--demo opens a map of its own: give no file with it")
     target = path or (DEMO if demo else STARTER)
+    if new:
+        return _empty(target, demo)
     if target.suffix.lower() == ".graphml":
         return _from_graph(target)
     if target.exists():
         return Desk(target)
     if path is not None:
-        raise FileFormatError(f"there is no file {str(path)!r}; xmen studio without a file begins with a new problem")
+        raise FileFormatError(
+            f"there is no file {str(path)!r}: with --new Studio begins with an empty grid of this name"
+        )
     with TemporaryDirectory() as folder:
         scratch = Path(folder) / target.name
         _write_demo(scratch) if demo else write_starter(scratch, "grid")
         return Desk(target, open_document(scratch))
+
+
+def _empty(target: Path, demo: bool) -> Desk:
+    """An empty grid, to be saved under a name that no file has."""
+    if demo:
+        raise FileFormatError("--demo opens a map of its own, and --new an empty grid: give one of them")
+    if target.suffix.lower() != ".toml" or target.exists():
+        why = "is there already" if target.exists() else "is no name of a problem file"
+        raise FileFormatError(f"{target} {why}: give another name with --new, such as plan.toml")
+    return Desk(target, empty_document(*EMPTY))
 
 
 def _write_demo(path: Path) -> None:

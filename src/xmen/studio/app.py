@@ -37,7 +37,7 @@ from xmen.processes import Child
 from xmen.registry import LEARNERS
 from xmen.rewards import Floats
 from xmen.studio import document as limits
-from xmen.studio.document import Desk, Document, Refusal, csv_text, described, received, state_word
+from xmen.studio.document import Desk, Document, Refusal, csv_text, described, empty_document, received, state_word
 from xmen.studio.worker import Question, python_text
 from xmen.worlds import MDP, MOVES, GridWorld
 from xmen.worlds.names import Names
@@ -181,6 +181,13 @@ class Jobs:
         job.ended.wait(limits.WAIT)
         return job
 
+    def forget(self) -> None:
+        """End what runs, and forget what was learned: the problem is another one."""
+        for job in self.last():
+            self.cancel(job.name)
+        with self._lock:
+            self._jobs, self.models = {}, {}
+
     def get(self, name: str) -> Job | None:
         """The job of this name."""
         return self._jobs.get(name)
@@ -316,6 +323,13 @@ class PutDocument(Demonstrations):
 
 class Save(Body):
     force: bool = False  # also over what another program wrote
+    name: str | None = Field(None, max_length=limits.NAME)  # of another file in the folder
+
+
+class New(Body):
+    name: str = Field(max_length=limits.NAME)
+    width: int = Field(ge=1)
+    height: int = Field(ge=1)
 
 
 class Text(Body):
@@ -407,9 +421,16 @@ def make_app(session: Session) -> FastAPI:
 
     @app.post("/api/save")
     def save(body: Save) -> Response:
-        files = desk.save(body.force)
-        hub.tell("saved", desk.versions)
-        return _json({"saved_version": desk.versions["saved_version"], "files": files})
+        files = desk.save(body.force, body.name)
+        hub.tell("saved", {**desk.versions, "file": desk.path.name})
+        return _json({"saved_version": desk.versions["saved_version"], "files": files, "file": desk.path.name})
+
+    @app.post("/api/new")
+    def new(body: New) -> Response:
+        desk.begin(body.name, empty_document(body.width, body.height))
+        jobs.forget()
+        hub.tell("new", {"file": desk.path.name})
+        return _json({"file": desk.path.name})
 
     @app.post("/api/check")
     def check() -> Response:
@@ -535,11 +556,11 @@ TEMPLATES = (
     ("One of two", "exactly(1, visit({a}), visit({b}))", "Exactly one of {a} and {b} is visited."),
     ("Temporal logic", "ltlf('G(!a | F(b))', a={a}, b={b})", "After every {a} there is {b}, sooner or later."),
 )
-METHOD_SENTENCES = {
-    "auto": "exact where the product of world and rules fits, else by hash cells",
-    "exact": "dynamic programming, to the optimum",
-    "cells": "rounds of hash cells, until others agree that the optimum is near",
-    "paper": "Algorithm 1 of the paper, to compare with",
+METHOD_WORDS = {
+    "auto": ("automatic", "exactly where that is possible, else from samples"),
+    "exact": ("exact", "all trajectories are counted, to the optimum"),
+    "cells": ("from samples", "rounds of samples, until others agree that the optimum is near"),
+    "paper": ("as in the paper", "Algorithm 1 of the paper, to compare with"),
 }
 
 
@@ -555,7 +576,8 @@ def vocabulary() -> dict[str, Any]:
     ]
     marks = [(*template, sum(f"{{{mark}}}" in template[1] for mark in "abc")) for template in TEMPLATES]
     learners = [(name, one.label, one.description) for name, one in LEARNERS.items() if "features" in one.takes]
-    methods = [(name, METHOD_SENTENCES.get(name, "")) for name in ("auto", *METHODS) if name != "reject"]  # of trips
+    of_pages = [name for name in ("auto", *METHODS) if name != "reject"]  # which is of trips
+    methods = [(name, *METHOD_WORDS.get(name, (name, ""))) for name in of_pages]
     shown = ("cells", "demonstrations", "samples", "best", "body")
     return {
         "primitives": rows("name usage sentence", *usages),
@@ -563,7 +585,7 @@ def vocabulary() -> dict[str, Any]:
         "operators": rows("name sentence", *OPERATORS.items()),
         "moves": list(MOVES),
         "learners": rows("name label sentence", *learners),
-        "methods": rows("name sentence", *methods),
+        "methods": rows("name label sentence", *methods),
         "limits": {name: getattr(limits, name.upper()) for name in shown},
     }
 

@@ -1,5 +1,6 @@
 """The document on which all windows work: problem file and demonstrations, their size, their versions, their files."""
 
+import itertools
 import math
 import re
 import threading
@@ -18,8 +19,8 @@ from xmen.registry import LEARNERS
 from xmen.worlds import MDP, GridWorld, Trajectory
 from xmen.worlds.demos import demos_csv
 from xmen.worlds.from_networkx import GraphWorld
-from xmen.worlds.names import Names
-from xmen.worlds.tables import RecordedDemos
+from xmen.worlds.names import Names, is_missing
+from xmen.worlds.tables import RecordedDemos, demo_names
 
 Record = dict[str, Any]
 
@@ -31,6 +32,7 @@ HORIZON = 10_000
 EVENTS = 200
 RULES = 200
 TEXT = 20_000  # characters of one text
+NAME = 100  # characters of a demonstration's name
 DEMONSTRATIONS = 10_000
 POSITIONS = 1_000_000  # of all demonstrations together
 SAMPLES = 1_000
@@ -160,6 +162,15 @@ _SETTINGS: dict[str, tuple[Any, Kind]] = {
 """The [studio] table: defaults, and what is expected. held_out: the share of demonstrations that judge a fit."""
 
 
+def empty_document(width: int, height: int) -> Document:
+    """A grid without walls, marks, rules and demonstrations, from its lower left to its upper right corner."""
+    ends = {"start": [0, 0], "goal": [width - 1, height - 1], "horizon": 2 * (width + height)}
+    world = {"kind": "grid", "width": width, "height": height, **ends, "moves": ["up", "right", "down", "left"]}
+    values: Record = {"format": 1, "world": world, "events": {}, "constraints": []}
+    check_size(values, [])
+    return Document(values, [])
+
+
 def open_document(path: Path) -> Document:
     """What a problem file and its demonstrations say; all files have to lie in its folder.
 
@@ -188,8 +199,8 @@ def described(demos: list[Trajectory], world: MDP) -> list[Record]:
     records: list[Record] = getattr(demos, "metadata", None) or [{}] * len(demos)
     about = [{key: value for key, value in record.items() if key != "sample_weight"} for record in records]
     return [
-        {**in_words_of(world, demo), "weight": weight, **({"about": more} if more else {})}
-        for demo, weight, more in zip(demos, weights, about, strict=True)
+        {**in_words_of(world, demo), "name": name, "weight": weight, **({"about": more} if more else {})}
+        for name, demo, weight, more in zip(demo_names(demos), demos, weights, about, strict=True)
     ]
 
 
@@ -217,16 +228,28 @@ def _without_null(value: Any) -> Any:
 
 
 def _record(record: object, index: int) -> Record:
-    where = f"demonstration {index}"
     if not isinstance(record, dict):
-        raise FileFormatError(f"{where}: expected an object with states and actions, got {record!r:.60}")
+        raise FileFormatError(f"demonstration {index}: expected an object with states and actions, got {record!r:.60}")
+    where = f"demonstration {record.get('name', index)!s:.60}"
     states, actions, weight = record.get("states"), record.get("actions"), record.get("weight", 1.0)
     if not isinstance(states, list) or not isinstance(actions, list) or len(states) != len(actions) + 1:
         raise FileFormatError(f"{where}: expected states and actions, one state more than actions")
     if not _is_weight(weight):
         raise FileFormatError(f"{where}: a weight is a number, 0 or more, got {weight!r:.60}")
     about = {"about": record["about"]} if isinstance(record.get("about"), dict) and record["about"] else {}
-    return {"states": states, "actions": actions, "weight": float(weight), **about}
+    name = {} if is_missing(record.get("name")) else {"name": str(record["name"]).strip()[:NAME]}
+    return {"states": states, "actions": actions, **name, "weight": float(weight), **about}
+
+
+def names_of(demonstrations: list[Record]) -> list[str]:
+    """What demonstrations are called, no two the same: by their own names, or by the first numbers that are free."""
+    own, found = {record.get("name") for record in demonstrations}, dict[str, None]()
+    for record in demonstrations:
+        name = record.get("name")
+        if name is None or name in found:
+            name = next(text for text in map(str, itertools.count(len(found))) if text not in found and text not in own)
+        found[name] = None
+    return [*found]
 
 
 def check_size(values: Mapping[str, Any], demonstrations: list[Any]) -> None:
@@ -276,9 +299,26 @@ class Desk:
 
     def __init__(self, path: Path, document: Document | None = None) -> None:
         self.path, self._lock, self._version = path.resolve(), threading.Lock(), 1
+        self._own = self.path  # the file that the document's name for demonstrations is of
         self._document, self._saved_version = document or open_document(path), 1 if document is None else None
         names = [self.path.name, self._document.problem.get("demonstrations")] if document is None else []
         self._seen = {name: self._read(name) for name in names if name is not None}
+
+    def begin(self, name: str, document: Document) -> None:
+        """Another document in place of this one, to be saved under a name that no file of the folder has."""
+        with self._lock:
+            path = self._beside(name)
+            if path.exists():
+                raise Refusal(f"{path.name} is there already: choose another name", kind="Conflict", on_disk=True)
+            self.path = self._own = path
+            self._document, self._version, self._saved_version = document, self._version + 1, None
+
+    def _beside(self, name: str) -> Path:
+        """The problem file of this name in the folder."""
+        plain = name.strip().removesuffix(".toml")
+        if not plain or plain.startswith(".") or {*plain} & {*'/\\:*?"<>|\0'}:
+            raise FileFormatError(f"{name!r:.60} is no name for a file in {self.path.parent}: write plan, or plan.toml")
+        return self.path.with_name(f"{plain}.toml")
 
     def _read(self, name: str) -> bytes | None:
         """What is on disk under this name; None if nothing is."""
@@ -307,18 +347,23 @@ class Desk:
             self._document, self._version = document, self._version + 1
             return self._version
 
-    def save(self, force: bool = False) -> list[str]:
-        """Write problem file and demonstrations, the old or the new at every moment; returns the names of the files."""
+    def save(self, force: bool = False, name: str | None = None) -> list[str]:
+        """Write problem file and demonstrations, the old or the new at every moment; returns the names of the files.
+
+        With a `name` they are other files of the same folder, and later saves go there, too.
+        """
         with self._lock:
+            path = self.path if name is None else self._beside(name)
             files_at = cache(self._files_at)
-            files = {file.name: data for file, data in files_at(self.path).items()}
+            files = {file.name: data for file, data in files_at(path).items()}
             changed = [name for name in files if self._read(name) != self._seen.get(name)]
             if changed and not force:
-                words = f"{changed[0]} was written by another program since the problem was opened here"
+                why = "was written by another program since the problem was opened here"
+                words = f"{changed[0]} {why if changed[0] in self._seen else 'is there already'}"
                 raise Refusal(words, kind="Conflict", version=self._version, on_disk=True)
-            write_together(self.path, files_at)
+            write_together(path, files_at)
+            self.path, self._saved_version = path, self._version
             self._seen |= files
-            self._saved_version = self._version
             return [*files]
 
     def _files_at(self, path: Path) -> dict[Path, bytes]:
@@ -328,7 +373,7 @@ class Desk:
         values = {key: value for key, value in document.problem.items() if value not in (None, {}, [])}
         named, files = values.pop("demonstrations", ""), dict[Path, bytes]()
         if document.demonstrations:
-            own = path == self.path and named.lower().endswith(".csv")
+            own = path == self._own and named.lower().endswith(".csv")
             values["demonstrations"] = name = named if own else f"{path.stem}_demos.csv"
             with fenced(path.parent):
                 files[within_fence(path.parent / name)] = csv_text(document.demonstrations, world).encode()
@@ -338,11 +383,11 @@ class Desk:
 
 def csv_text(demonstrations: list[Record], world: MDP) -> str:
     """Demonstrations as the text of a .csv file: numbers, or the world's words where there is more to say."""
-    trajectories, about = [], []
-    for index, (record, one) in enumerate(zip(demonstrations, read_all(world, demonstrations), strict=True)):
+    trajectories, about, names = [], [], names_of(demonstrations)
+    for name, record, one in zip(names, demonstrations, read_all(world, demonstrations), strict=True):
         if isinstance(one, Unreadable):
-            raise FileFormatError(f"demonstration {index + 1} cannot be written: {one}")
+            raise FileFormatError(f"demonstration {name} cannot be written: {one}")
         trajectories.append(one)
         weight = record.get("weight", 1.0)
         about.append({**record.get("about", {}), **({"sample_weight": weight} if weight != 1.0 else {})})
-    return demos_csv(RecordedDemos(trajectories, about), world) if any(about) else demos_csv(trajectories)
+    return demos_csv(RecordedDemos(trajectories, about, names), world if any(about) else None)

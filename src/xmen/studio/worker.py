@@ -1,5 +1,6 @@
 """The process that does the work: it answers one question after the other, and can be ended in the middle of one."""
 
+import math
 import pickle
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +14,16 @@ import numpy as np
 from xmen import answers
 from xmen.constraints.constraint import Constraint, conjunction
 from xmen.engines.choose import distribution
-from xmen.errors import EngineError, InfeasibleError, TrajectoryError, XmenError, error_record, in_words
+from xmen.errors import (
+    EngineError,
+    InfeasibleError,
+    TrajectoryError,
+    Words,
+    XmenError,
+    error_record,
+    in_words,
+    speaking,
+)
 from xmen.learners.base import Learner
 from xmen.learners.causal import CausalXMEN
 from xmen.methods.demonstrations import normalised_weights
@@ -23,7 +33,7 @@ from xmen.problem.document import fenced
 from xmen.processes import listening
 from xmen.registry import LEARNERS
 from xmen.rewards import LinearReward
-from xmen.studio.document import Document, Unreadable, action_word, in_words_of, read_all, state_word
+from xmen.studio.document import Document, Unreadable, action_word, in_words_of, names_of, read_all, state_word
 from xmen.worlds import Trajectory, Walks
 
 Record = dict[str, Any]
@@ -110,7 +120,9 @@ Part = tuple[list[Trajectory], list[float]]
 
 def learn(problem: Problem, document: Document, compare: bool, say: Say) -> tuple[Record, dict[str, Learner]]:
     """The result, and the models by name: "model" and, if asked for, "compare"."""
-    demos, weights, left_out = valid_ones(problem, document)
+    demos, weights, others = valid_ones(problem, document)
+    called = names_of(document.demonstrations)
+    left_out = [called[index] for index in others]
     n_out, drawn_by = hold_out(len(demos), problem, document)
     out = sorted(np.random.default_rng(drawn_by).permutation(len(demos))[:n_out].tolist())
     kept = np.setdiff1d(np.arange(len(demos)), out).tolist()
@@ -232,16 +244,23 @@ MOST_OTHERS = 50  # candidates that are no rules, as the page lists them
 
 def find_rules(problem: Problem, document: Document, max_rules: int, level: float) -> Record:
     """Rules with their gains, what became of the other candidates, and what would decide."""
-    demos, weights, _ = valid_ones(problem, document)
+    demos, weights, others = valid_ones(problem, document)
+    called = [name for index, name in enumerate(names_of(document.demonstrations)) if index not in others]
     model = answers.rule_search(problem, max_rules=max_rules, level=level).fit(demos, sample_weight=weights)
     names = ("rule", "status", "gain", "chance", "kept", "note")
     rows = [{name: getattr(one, name) for name in names} for one in model.verdicts()]
+    for row, one in zip(rows, model.verdicts(), strict=True):
+        if one.demonstration is not None:
+            said = f"demonstration {one.demonstration} "
+            row["note"] = one.note.replace(said, f"demonstration {called[one.demonstration]} ")
     return {
         "rules": [row for row in rows if row["status"] == "found"],
         "others": [row for row in rows if row["status"] != "found"][:MOST_OTHERS],
         "candidates": model.n_candidates_,
         "least_gain": model.least_gain_,
-        "undecided": [str(one) for one in model.undecided()],
+        "undecided": [
+            {"rule": one.rule, "gain": one.gain, "more": max(1, math.ceil(one.more))} for one in model.undecided()
+        ],
     }
 
 
@@ -348,13 +367,19 @@ class Question:
     model: bytes | None = None
 
 
+LABELS: Record = {"l2": "the penalty", "validity": "the promise"}
+PROMISES = {"sure": "surely", "best": "as likely as can be"}
+SPOKEN = Words(labels=LABELS | {("validity", name): f"the promise “{words}”" for name, words in PROMISES.items()})
+"""What the page calls settings that messages speak of."""
+
+
 def serve() -> None:
     """The process: for each question it says ("begun",), any number of ("part", record), and how it ended.
 
     That is ("done", result, models), or ("failed", error).
     """
     acting: list[Any] = []  # what was asked, the actor and the policy of the last episode
-    with listening() as (questions, say):
+    with listening() as (questions, say), speaking(SPOKEN):
         _warm_up()
         for question in questions:
             say(("begun",))

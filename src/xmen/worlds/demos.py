@@ -63,7 +63,7 @@ def read_demos(source: Any, world: Any = None, *, states: Given = None, actions:
     Returns
     -------
     list of Trajectory
-        The demonstrations in their order, with `metadata`, one dict for each.
+        The demonstrations in their order, with `metadata`, one dict for each, and `names`, which `write_demos` keeps.
 
     Raises
     ------
@@ -94,8 +94,8 @@ def read_demos(source: Any, world: Any = None, *, states: Given = None, actions:
 def demos_csv(demos: Iterable[Trajectory], world: Any = None) -> str:
     """The text of a .csv file; with a world, in its words, and with the metadata."""
     stream = io.StringIO(newline="")
-    metadata = () if world is None else getattr(demos, "metadata", ())
-    columns = demo_columns(RecordedDemos(as_trajectories(demos), metadata), world)
+    metadata, names = () if world is None else getattr(demos, "metadata", ()), getattr(demos, "names", ())
+    columns = demo_columns(RecordedDemos(as_trajectories(demos), metadata, names), world)
     csv.writer(stream, lineterminator="\n").writerows([columns, *zip(*columns.values(), strict=True)])
     return stream.getvalue()
 

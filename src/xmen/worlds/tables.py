@@ -186,17 +186,27 @@ ACTION = ("action", "move")
 
 
 class RecordedDemos(list[Trajectory]):
-    """Trajectories, and what was written down beside them: `metadata[i]` is a dict for demonstration i."""
+    """Trajectories, and what was written down beside them: `names[i]` and a dict `metadata[i]` for demonstration i."""
 
-    def __init__(self, demos: Iterable[Trajectory] = (), metadata: Iterable[dict[str, Any]] = ()) -> None:
+    def __init__(
+        self, demos: Iterable[Trajectory] = (), metadata: Iterable[dict[str, Any]] = (), names: Iterable[str] = ()
+    ) -> None:
         super().__init__(demos)
         self.metadata = list(metadata) or [{} for _ in self]
+        self.names = demo_names(self, names)
         self.left_out: list[str] = []  # why, one sentence for each that was
 
-    def add(self, demo: Trajectory, record: dict[str, Any]) -> None:
-        """One more, and what was written down beside it."""
+    def add(self, demo: Trajectory, record: dict[str, Any], name: str | None = None) -> None:
+        """One more, and what was written down beside it; without a name it is called by its number."""
+        self.names.append(str(len(self)) if name is None else name)
         self.append(demo)
         self.metadata.append(record)
+
+
+def demo_names(demos: Sequence[Trajectory], names: Iterable[str] | None = None) -> list[str]:
+    """What demonstrations are called in their file, or by their numbers from 0."""
+    own = list(getattr(demos, "names", ()) if names is None else names)
+    return own if len(own) == len(demos) else [str(index) for index in range(len(demos))]
 
 
 def from_table(table: Table, names: Names) -> RecordedDemos:
@@ -240,7 +250,7 @@ def from_table(table: Table, names: Names) -> RecordedDemos:
                 if noted and not last:
                     actions.append(names.action(taken[position]))
             row = rows[0]
-            demos.add(names.along(states, actions if noted else None), columns_beside(table, others, rows))
+            demos.add(names.along(states, actions if noted else None), columns_beside(table, others, rows), label)
         except XmenError as error:
             raise FileFormatError(f"{table.where(row)}, demonstration {label!r:.60}: {error}") from None
     return demos
@@ -295,18 +305,21 @@ def demo_columns(demos: Iterable[Trajectory], world: Transitions | None = None) 
     """Columns that `from_table` reads back, in the words of the world, with the metadata if there is any."""
     world = Transitions() if world is None else world  # one without names
     listed = list(demos)
+    labels: list[Any] = demo_names(listed, getattr(demos, "names", ()))
+    if labels == demo_names(listed):
+        labels = [*range(len(listed))]  # numbers, also in a frame
     metadata: Sequence[Mapping[str, Any]] = getattr(demos, "metadata", None) or [{}] * len(listed)
     others = list(dict.fromkeys(key for record in metadata for key in record))
     kept = [f"{key} recorded" if key in {*DEMO, *STEP, *STATE, *ACTION, "x", "y"} else key for key in others]
     names = ("demo", "step", *world.state_fields(0), *world.action_fields(0), *kept)
     state_of = cache(lambda state: tuple(world.state_fields(state).values()))
     rows: list[list[Any]] = []
-    for index, (tau, record) in enumerate(zip(listed, metadata, strict=True)):
+    for label, tau, record in zip(labels, listed, metadata, strict=True):
         beside = [record.get(key) for key in others]
         actions = [*(value for action in tau.actions for value in world.action_fields(action).values()), None]
         for step, state in enumerate(tau.states):
             own = [v[step] if isinstance(v, list) and len(v) == len(tau) + 1 else v for v in beside]
-            rows.append([index, step, *state_of(state), actions[step], *own])
+            rows.append([label, step, *state_of(state), actions[step], *own])
     return {name: [row[place] for row in rows] for place, name in enumerate(names)}
 
 

@@ -27,7 +27,7 @@ def test_a_graph_is_marked_and_what_was_saved_survives_a_kill(context, tmp_path)
         window.keys("Space", "ArrowRight", "Enter")  # along the road from home to the park
         expect(summary).to_contain_text("301 demonstrations")
         window.settle()
-        page.get_by_role("button", name="Save").click()
+        page.get_by_role("button", name="Save", exact=True).click()
         expect(page.locator("#bar .state")).to_have_text("Saved")
         last = server.ask("GET", "document")["demonstrations"][-1]
         assert last["states"] == ["home", "park"]

@@ -36,7 +36,7 @@ def test_the_focus_alone_shows_why_a_demonstration_is_not_valid(window):
     window.drag([(0, 0), (0, 1), (1, 1), (1, 2), (1, 3)])
     window.settle()
     window.page.locator("#map").focus()
-    window.demonstration(11).get_by_role("button", name="11:").focus()
+    window.demonstration(11).get_by_role("button", name="10:").focus()
     expect(window.page.locator("#map .broken")).to_be_visible()
     expect(window.demonstration(11).locator(".reason")).not_to_be_empty()
 

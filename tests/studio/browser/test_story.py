@@ -133,7 +133,7 @@ def test_cancel_stops_learning(window, server):
     document["problem"]["studio"] = {"learner": "xmen", "method": "paper", "max_iter": 5000}
     server.put(document["problem"], document["demonstrations"])
     panel = window.tab("learn")
-    expect(panel.get_by_label("Method")).to_have_value("paper")
+    expect(panel.get_by_label("How")).to_have_value("paper")
     panel.get_by_role("button", name="Learn").click()
     expect(panel).to_contain_text("Learning")
     panel.get_by_role("button", name="Cancel").click()

@@ -78,7 +78,7 @@ async function main() {
     const tab = signal(new URLSearchParams(location.hash.slice(1)).get("tab") ?? "rules");
     const app = { history, sync, jobs, map, vocabulary, say, tool, tab };
 
-    mountBar(part("bar"), app, first.file, first.folder);
+    mountBar(part("bar"), app, first.folder);
     const chosen = mountTools(part("tools"), app);
     useHand(map, chosen, makeDescribe(app));
     tool.on(() => (part("hint").textContent = chosen().hint));

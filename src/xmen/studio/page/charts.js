@@ -58,19 +58,18 @@ export function drawCurves(svg, series) {
  * @typedef {{feature: string, weight: number, error: number | null}} Weight
  */
 
-const [LONG, HIGH] = [160, 18]; // of a bar
+const [LONG, HIGH] = [240, 14]; // of a bar, which is as wide as its card
 const MOST = 12; // rows; per-state learning has a map instead
 
 /** @param {Weight[]} weights @param {number} scale  the largest reach of any bar beside it */
 export function weightTable(weights, scale) {
     const shown = [...weights].sort((a, b) => Math.abs(b.weight) - Math.abs(a.weight)).slice(0, MOST);
     const kept = weights.length > MOST ? shown : weights;
-    const rows = kept.map(({ feature, weight, error }) =>
+    const rows = kept.flatMap(({ feature, weight, error }) => [
         h(
             "tr",
             {},
             h("th", { scope: "row", title: feature }, feature),
-            h("td", { class: "bar" }, bar(weight, error, scale)),
             h(
                 "td",
                 { class: "number" },
@@ -78,11 +77,18 @@ export function weightTable(weights, scale) {
                 error === null ? "" : h("span", { class: "error" }, ` ± ${error.toFixed(2)}`),
             ),
         ),
-    );
+        h("tr", { "aria-hidden": "true" }, h("td", { class: "bar", colspan: 2 }, bar(weight, error, scale))),
+    ]);
     return h(
         "table",
         { class: "weights" },
-        h("caption", {}, weights.length > MOST ? `The ${MOST} largest of ${weights.length} weights` : "Weights"),
+        h(
+            "caption",
+            {},
+            weights.length > MOST ? `The ${MOST} largest of ${weights.length} weights` : "Weights",
+            `: what attracts to the right, what repels to the left, up to ${scale.toFixed(2)}`,
+            weights.some(({ error }) => error) ? "; whiskers are one standard error." : ".",
+        ),
         h("tbody", {}, ...rows),
     );
 }
@@ -97,20 +103,20 @@ function bar(/** @type {number} */ weight, /** @type {number | null} */ error, /
     const long = (/** @type {number} */ value) => (value / scale) * (middle - 3);
     const svg = s(
         "svg",
-        { viewBox: `0 0 ${LONG} ${HIGH}`, "aria-hidden": "true" },
+        { viewBox: `0 0 ${LONG} ${HIGH}`, preserveAspectRatio: "none", "aria-hidden": "true" },
         s("rect", {
             class: weight < 0 ? "minus" : "plus",
             x: middle + Math.min(0, long(weight)),
-            y: 4,
+            y: 2,
             width: Math.abs(long(weight)),
-            height: HIGH - 8,
+            height: HIGH - 4,
         }),
         s("line", { class: "axis", x1: middle, x2: middle, y1: 0, y2: HIGH }),
     );
     if (error) {
         const [from, to] = [middle + long(weight - error), middle + long(weight + error)];
         svg.append(
-            s("path", { class: "whisker", d: `M ${from} 9 L ${to} 9 M ${from} 5 L ${from} 13 M ${to} 5 L ${to} 13` }),
+            s("path", { class: "whisker", d: `M ${from} 7 L ${to} 7 M ${from} 3 L ${from} 11 M ${to} 3 L ${to} 11` }),
         );
     }
     return svg;

@@ -140,6 +140,7 @@ export function freshId(/** @type {string} */ stem) {
  * @param {string} title
  * @param {(Node | string)[]} content
  * @param {HTMLButtonElement[]} buttons  a click on any of them closes the dialog, unless it has data-stays
+ * @returns {() => void} closes it
  */
 export function openDialog(title, content, buttons) {
     const id = freshId("dialog");
@@ -155,6 +156,7 @@ export function openDialog(title, content, buttons) {
         if (each.dataset.stays === undefined) each.addEventListener("click", () => dialog.close());
     document.body.append(dialog);
     dialog.showModal();
+    return () => dialog.close();
 }
 
 /** Give a text to the user as a file. */

@@ -1,3 +1,4 @@
+import { nameOf } from "./words.js";
 import { cellList } from "./world.js";
 
 /**
@@ -203,9 +204,23 @@ function freeName(/** @type {Rule[]} */ rules, /** @type {string} */ stem) {
 
 // --- Demonstrations ---
 
-/** @param {Document} document @param {Demonstration[]} more @returns {Document} */
-export const addDemonstrations = (document, more) =>
-    more.length ? { ...document, demonstrations: [...document.demonstrations, ...more] } : document;
+/**
+ * Further ones keep their names where these are free; the others are called by numbers.
+ *
+ * @param {Document} document @param {Demonstration[]} more @returns {Document}
+ */
+export function addDemonstrations(document, more) {
+    const { demonstrations } = document;
+    const taken = new Set(demonstrations.map(nameOf));
+    const named = more.map((one, index) => {
+        let name = one.name;
+        for (let number = demonstrations.length + index; name === undefined || taken.has(name); number += 1)
+            name = String(number);
+        taken.add(name);
+        return { ...one, name };
+    });
+    return more.length ? { ...document, demonstrations: [...demonstrations, ...named] } : document;
+}
 
 /** @param {Document} document @param {Set<number>} which @returns {Document} */
 export const removeDemonstrations = (document, which) =>

@@ -1,6 +1,6 @@
-import { button, dress, h, openDialog } from "./dom.js";
+import { button, dress, field, h, openDialog } from "./dom.js";
 import { ApiError, request, sentence } from "./server.js";
-import { capital, count } from "./words.js";
+import { capital, count, HOW } from "./words.js";
 
 /**
  * Around map and panels: the bar at the top, the tabs, and under the map what the rules leave.
@@ -10,23 +10,27 @@ import { capital, count } from "./words.js";
  */
 
 /**
- * Which file, undo and redo, save, and the same in Python.
+ * Which file, undo and redo, another problem, save, and the same in Python.
  *
- * @param {HTMLElement} root @param {App} app @param {string} file @param {string} folder
+ * @param {HTMLElement} root @param {App} app @param {string} folder
  */
-export function mountBar(root, app, file, folder) {
+export function mountBar(root, app, folder) {
     const { history, sync } = app;
     const state = h("span", { class: "state", role: "status" });
     const undo = button("Undo", history.undo, { "aria-keyshortcuts": "Control+Z" });
     const redo = button("Redo", history.redo, { "aria-keyshortcuts": "Control+Shift+Z" });
     const save = button("Save", () => write(), { class: "main", "aria-keyshortcuts": "Control+S" });
     const python = button("Python", () => showPython(app));
+    const file = h("span", { class: "file", title: folder });
+    const fresh = button("New …", () => askForNew(app));
+    const saveAs = button("Save as …", () => askForName(app, write));
     root.append(
         h("h1", {}, "xmen studio"),
-        h("span", { class: "file", title: folder }, file),
+        file,
         state,
-        h("span", { class: "actions" }, undo, redo, python, save),
+        h("span", { class: "actions" }, undo, redo, fresh, python, saveAs, save),
     );
+    sync.file.on((name) => (file.textContent = name));
 
     history.steps.on(({ undo: last, redo: next }) => {
         undo.disabled = !last;
@@ -47,13 +51,13 @@ export function mountBar(root, app, file, folder) {
     sync.versions.on(tell);
     sync.connection.on(tell);
 
-    async function write(force = false) {
+    async function write(force = false, /** @type {string | null} */ name = null) {
         try {
-            app.say(`Saved: ${(await sync.save(force)).join(", ")}.`);
+            app.say(`Saved: ${(await sync.save(force, name)).join(", ")}.`);
         } catch (error) {
             if (!(error instanceof ApiError && error.data.on_disk)) return app.say(sentence(error));
-            const replace = button("Replace it", () => write(true), { class: "main" });
-            openDialog("The file has changed", [h("p", {}, `${sentence(error)}.`)], [replace]);
+            const replace = button("Replace it", () => write(true, name), { class: "main" });
+            openDialog("There is such a file", [h("p", {}, `${sentence(error)}.`)], [replace]);
         }
     }
 
@@ -67,6 +71,54 @@ export function mountBar(root, app, file, folder) {
         else return;
         event.preventDefault();
     });
+}
+
+/** @param {App} app @param {(force: boolean, name: string) => unknown} write */
+function askForName(app, write) {
+    const name = h("input", { value: app.sync.file.get().replace(/\.toml$/, "-2.toml"), required: true });
+    const save = button("Save", () => write(false, name.value), { class: "main" });
+    const says = "Problem and demonstrations go into files of this name, in the same folder; the first ones stay.";
+    openDialog("Save as", [h("p", { class: "hint" }, says), field("Name of the file", name)], [save]);
+    name.select();
+}
+
+/** An empty problem in place of this one. @param {App} app */
+function askForNew({ sync, vocabulary }) {
+    const { version, saved, edited } = sync.versions.get();
+    const most = vocabulary.limits.cells ?? 40000;
+    const name = h("input", { value: "plan.toml", required: true });
+    const [width, height] = [10, 8].map((value) => h("input", { type: "number", min: 1, max: most, value }));
+    const begin = async () => {
+        if (![name, width, height].every((input) => input?.reportValidity())) return;
+        try {
+            const size = { width: Number(width?.value), height: Number(height?.value) };
+            await request("POST", "new", { name: name.value, ...size });
+            location.reload();
+        } catch (error) {
+            wrong.textContent = sentence(error);
+        }
+    };
+    const wrong = h("p", { class: "message", role: "alert" });
+    const lost = h("p", { class: "error" }, `${sync.file.get()} has changes that were not saved: they are lost.`);
+    lost.hidden = !edited && saved === version;
+    const says = "An empty grid in place of this problem, saved under this name in the same folder.";
+    openDialog(
+        "New problem",
+        [
+            h("p", { class: "hint" }, says),
+            lost,
+            h("div", { class: "fields" }, field("Name of the file", name)),
+            h(
+                "div",
+                { class: "fields" },
+                ...[width, height].flatMap((input, index) =>
+                    input ? [field(index ? "Cells from bottom to top" : "Cells from left to right", input)] : [],
+                ),
+            ),
+            wrong,
+        ],
+        [button("Begin", begin, { class: "main", "data-stays": true })],
+    );
 }
 
 /** @param {App} app */
@@ -157,8 +209,10 @@ const PARTS = {
 export function mountStatus(root, app) {
     const verdict = h("p", { class: "verdict", role: "status" });
     const detail = h("p", { class: "detail" });
+    const sizes = h("p", { class: "detail" });
+    const more = h("details", { class: "detail" }, h("summary", {}, "How large that is"), sizes);
     const list = h("ul", { class: "mistakes" });
-    root.append(verdict, detail, list);
+    root.append(verdict, detail, list, more);
 
     const wait = (/** @type {boolean} */ on) => root.classList.toggle("waiting", on);
     app.history.document.on((next, old) => next !== old && wait(true));
@@ -169,6 +223,8 @@ export function mountStatus(root, app) {
         if (!check) return verdict.replaceChildren("Counting trajectories …");
         verdict.replaceChildren(...headline(check, app));
         detail.textContent = small(check);
+        sizes.textContent = technical(check);
+        more.hidden = !sizes.textContent;
         list.replaceChildren(
             ...check.errors.map((mistake) => h("li", { class: "error" }, ...wrong(mistake, app), mistake.message)),
             ...check.notes.map((note) => h("li", {}, note)),
@@ -211,20 +267,30 @@ function headline(check, app) {
     }
     if (!trajectories?.text) return [h("strong", { class: "yes" }, "Possible."), " Some trajectory keeps every rule."];
     const share = trajectories.share_text && ` (${trajectories.share_text.replace(" ", "\u00a0")})`;
-    const counts = ` ${capital(trajectories.text)} trajectories keep every rule${share}.`;
+    const number = trajectories.text.replace(/(\d)e\+?(\d+)/g, "$1 · 10^$2");
+    const free = !app.history.document.get().problem.constraints?.some((rule) => !rule.off);
+    const counts = free
+        ? ` ${capital(number.split(" of ")[0] ?? "")} trajectories; there are no rules yet.`
+        : ` ${capital(number)} trajectories keep every rule${share}.`;
     return [h("strong", { class: "yes" }, "Possible."), counts];
 }
 
 function small(/** @type {Check} */ check) {
+    const counted = check.engine === "exact" && !check.trajectories?.text ? "" : HOW[check.engine ?? ""];
+    const parts = [counted, check.policy ? promise(check.policy) : ""].filter(Boolean);
+    return parts.map((part) => part?.replace(/[^.]$/, "$&.")).join(" ");
+}
+
+/** What whoever knows the library asks for. */
+function technical(/** @type {Check} */ check) {
     const parts = [];
     if (check.product && !check.message.includes("nodes"))
         parts.push(
-            `Product of world and rules: ${count(check.product.nodes, "node")}, ${count(check.product.edges, "edge")}`,
+            `Product of world and rules: ${count(check.product.nodes, "node")}, ${count(check.product.edges, "edge")}.`,
         );
     if (check.engine)
-        parts.push(`Engine ${check.engine}${check.message && check.feasible ? `: ${check.message}` : ""}`);
-    if (check.policy) parts.push(promise(check.policy));
-    return parts.map((part) => part.replace(/[^.]$/, "$&.")).join(" ");
+        parts.push(`Engine ${check.engine}${check.message && check.feasible ? `: ${check.message}` : ""}.`);
+    return parts.join(" ");
 }
 
 /** @param {{sure: boolean, best: number | null}} policy */

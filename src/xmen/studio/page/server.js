@@ -77,6 +77,7 @@ export function makeSync(history, first, say) {
     const connection = signal(/** @type {"here" | "away"} */ ("here"));
     const versions = signal({ version: first.version, saved: first.saved_version, edited: false });
     const layout = signal(first.layout);
+    const file = signal(first.file);
     /** @type {((job: Job & {record?: LearnRecord}) => void)[]} */
     const jobListeners = [];
 
@@ -189,7 +190,11 @@ export function makeSync(history, first, say) {
         const on = (/** @type {string} */ name, /** @type {(data: any) => void} */ work) =>
             events.addEventListener(name, (event) => work(JSON.parse(/** @type {MessageEvent} */ (event).data)));
         on("document", (there) => compare(there).catch((error) => say(sentence(error))));
-        on("saved", ({ saved_version: saved }) => versions.set({ ...versions.get(), saved }));
+        on("saved", ({ saved_version: saved, file: name }) => {
+            versions.set({ ...versions.get(), saved });
+            file.set(name);
+        });
+        on("new", () => location.reload());
         on("job", (job) => jobListeners.forEach((listener) => listener(job)));
         events.addEventListener("error", () => {
             connection.set("away");
@@ -205,14 +210,21 @@ export function makeSync(history, first, say) {
         connection,
         versions,
         layout,
+        file,
         flush,
         /** @param {(typeof jobListeners)[number]} listener */
         onJob: (listener) => void jobListeners.push(listener),
-        /** Write the files. @param {boolean} force  even over what another program wrote meanwhile */
-        async save(force) {
+        /**
+         * Write the files.
+         *
+         * @param {boolean} force  even over what another program wrote meanwhile
+         * @param {string | null} name  of another file beside this one
+         */
+        async save(force, name = null) {
             await flush();
-            const { saved_version: saved, files } = await request("POST", "save", { force });
+            const { saved_version: saved, files, file: at } = await request("POST", "save", { force, name });
             versions.set({ ...versions.get(), saved });
+            file.set(at);
             return /** @type {string[]} */ (files);
         },
     };

@@ -41,6 +41,7 @@
  * @typedef {object} Demonstration
  * @property {StateName[]} states
  * @property {(string | number)[]} actions
+ * @property {string} [name]
  * @property {number} [weight]
  * @property {object} [about]
  *

@@ -17,6 +17,25 @@ export function why(/** @type {import("./types.js").Broken[]} */ broken) {
     return [...world, ...(rules.length ? [`breaks ${rules.join(" and ")}`] : [])].join("; ");
 }
 
+/** What a trajectory is called: its name in the file, or its number there, from 0. */
+export function nameOf(/** @type {{name?: string} | undefined} */ trajectory, /** @type {number} */ index) {
+    return trajectory?.name ?? String(index);
+}
+
+/** How what is said of all trajectories came about, by engine. @type {Record<string, string>} */
+export const HOW = {
+    exact: "All of them are counted: numbers and draws are exact.",
+    reject: "Too many rules to count by: draws that break one are thrown away, and the rest is exact.",
+    xor: "Too many to count: a solver draws them, each with nearly its own probability.",
+};
+
+/** "1 in 1,340": a probability whose logarithm is given. */
+export function oneIn(/** @type {number | null} */ log) {
+    if (log === null) return "never";
+    const many = Math.exp(-log);
+    return many < 1e6 ? `1 in ${thousands(Number(many.toPrecision(3)))}` : `1 in 10^${(-log / Math.LN10).toFixed(1)}`;
+}
+
 /** A text that begins a sentence. */
 export function capital(/** @type {string} */ text) {
     return text.slice(0, 1).toUpperCase() + text.slice(1);

@@ -14,6 +14,9 @@ import { jobButtons, progressLine } from "./parts.js";
 
 const HEADS = ["Promise", "Keeps the rules", "Expected reward"];
 
+/** What a policy may promise: to keep the rules … @type {Record<string, string>} */
+const PROMISES = { sure: "surely", best: "as likely as can be", p: "as often as asked" };
+
 /** @param {HTMLElement} root @param {App} app @param {HTMLSelectElement} source @param {() => string[]} further */
 export function mountChance(root, app, source, further) {
     const { jobs, sync } = app;
@@ -30,10 +33,10 @@ export function mountChance(root, app, source, further) {
         h(
             "p",
             { class: "hint" },
-            "Moves may go astray. A policy acts on what it sees: it keeps the rules surely, as likely as can be, or with " +
-                "probability p.",
+            "Moves may go astray. A policy acts on what it sees: it keeps the rules surely, as likely as can be, or as " +
+                "often as asked.",
         ),
-        h("div", { class: "fields" }, field("p", p), start),
+        h("div", { class: "fields" }, field("As often as", p, "A share from 0 to 1"), start),
         progress,
         table,
         episode,
@@ -52,7 +55,11 @@ export function mountChance(root, app, source, further) {
 }
 
 function policyRow(/** @type {Policy} */ { promise, validity, reward, message }) {
-    const name = h("th", { scope: "row" }, typeof promise === "number" ? `p = ${promise}` : promise);
+    const name = h(
+        "th",
+        { scope: "row" },
+        typeof promise === "number" ? `${PROMISES.p} (${promise})` : (PROMISES[promise] ?? promise),
+    );
     if (validity === null) return h("tr", {}, name, h("td", { colspan: 2 }, message ?? "cannot be promised"));
     return h(
         "tr",
@@ -81,7 +88,7 @@ function policyRow(/** @type {Policy} */ { promise, validity, reward, message })
  */
 function mountEpisode(root, app, from, further, p) {
     const { jobs, map, history } = app;
-    const promise = h("select", {}, ...["sure", "best", "p"].map((value) => h("option", { value }, value)));
+    const promise = h("select", {}, ...Object.entries(PROMISES).map(([value, label]) => h("option", { value }, label)));
     promise.value = "best";
     const start = button("Begin an episode", () => {
         forget();

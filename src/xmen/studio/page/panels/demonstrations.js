@@ -2,7 +2,7 @@ import { button, download, h, rows, show } from "../dom.js";
 import { addDemonstrations, removeDemonstrations, weighDemonstrations } from "../edits.js";
 import { request, sentence } from "../server.js";
 import { signal } from "../state.js";
-import { count } from "../words.js";
+import { count, nameOf } from "../words.js";
 import { trajectoryLine } from "./parts.js";
 
 /**
@@ -77,7 +77,7 @@ export function mountDemonstrations(root, app) {
         const verdict = bad ? `${bad} of them invalid` : "all valid";
         summary.textContent = demonstrations.length
             ? `${count(demonstrations.length, "demonstration")}, ${verdict}${picked}.`
-            : "None yet: choose Draw above the map and drag from the start to the goal.";
+            : "None yet: drag on the map from the start to the goal, or import a CSV file with the columns demo, x and y.";
         if (app.tab.get() === "demonstrations")
             map.many.set(
                 demonstrations.map((each, index) => ({
@@ -102,10 +102,8 @@ export function mountDemonstrations(root, app) {
  */
 function demoLine(app, index, chosen) {
     const { history, sync, map } = app;
-    const number = index + 1;
     const select = h("input", {
         type: "checkbox",
-        "aria-label": `Select demonstration ${number}`,
         onchange: () => {
             const next = new Set(chosen.get());
             if (select.checked) next.add(index);
@@ -118,7 +116,6 @@ function demoLine(app, index, chosen) {
         min: 0,
         step: "any",
         class: "weight",
-        "aria-label": `Weight of demonstration ${number}`,
         onchange: () =>
             weight.reportValidity() &&
             history.edit("weigh a demonstration", (document) =>
@@ -128,7 +125,7 @@ function demoLine(app, index, chosen) {
     const remove = button(
         "✕",
         () => history.edit("delete a demonstration", (document) => removeDemonstrations(document, new Set([index]))),
-        { class: "quiet", "aria-label": `Delete demonstration ${number}` },
+        { class: "quiet" },
     );
     const line = trajectoryLine(map, index);
     line.node.prepend(select);
@@ -139,6 +136,10 @@ function demoLine(app, index, chosen) {
         update(/** @type {Demonstration} */ demonstration) {
             const judged = sync.check.get()?.demonstrations[index];
             line.show(demonstration, judged, "valid");
+            const name = `demonstration ${nameOf(demonstration, index)}`;
+            select.setAttribute("aria-label", `Select ${name}`);
+            weight.setAttribute("aria-label", `Weight of ${name}`);
+            remove.setAttribute("aria-label", `Delete ${name}`);
             select.checked = chosen.get().has(index);
             show(weight, demonstration.weight ?? 1);
         },

@@ -1,6 +1,7 @@
 import { button, field, h, headed } from "../dom.js";
 import { addRule } from "../edits.js";
-import { jobButtons, progressLine } from "./parts.js";
+import { count } from "../words.js";
+import { jobButtons, missingLine, noDemonstrations, progressLine } from "./parts.js";
 
 /**
  * Rules that the demonstrations keep, with what each explains; one click takes one over.
@@ -23,15 +24,15 @@ export function mountFind(root, app) {
         h(
             "p",
             { class: "hint" },
-            "Which rules over the marks do the demonstrations keep, beyond the rules there are? The gain is what a rule " +
-                "explains, in nats per demonstration.",
+            "Which rules over the marks do the demonstrations keep, beyond the rules there are? A rule that they would " +
+                "have broken now and then, had they not known it, makes them more likely.",
         ),
-        h(
-            "div",
-            { class: "fields" },
-            field("At most", most),
-            field("Level", level, "The chance of a coincidence that is accepted"),
+        missingLine(app, () =>
+            history.document.get().problem.events.size
+                ? noDemonstrations(app)
+                : ["Rules speak of marks, and there are none yet.", "Make a mark", "world"],
         ),
+        h("div", { class: "fields" }, field("At most", most), field("Accepted chance of a coincidence", level)),
         h("div", { class: "actions" }, start, stop),
         progress,
         result,
@@ -57,13 +58,17 @@ export function mountFind(root, app) {
                 "tr",
                 {},
                 h("th", { scope: "row" }, h("code", {}, rule), note && h("span", { class: "note" }, note)),
-                number(gain.toFixed(3)),
+                number(`× ${Number(Math.exp(gain).toPrecision(3))}`),
                 number(chance < 0.001 ? chance.toExponential(0) : chance.toFixed(3)),
                 number(`${(100 * kept).toFixed(0)} %`),
                 h("td", {}, take(rule)),
             ),
         );
-        const table = h("table", { class: "found" }, ...headed(["Rule", "Gain", "Chance", "Kept", ""], lines));
+        const table = h(
+            "table",
+            { class: "found" },
+            ...headed(["Rule", "More likely", "Coincidence", "Kept", ""], lines),
+        );
         const others = (found.others ?? []).map((/** @type {any} */ each) =>
             h("li", {}, h("code", {}, each.rule), ` ${[each.status, each.note].filter(Boolean).join(": ")}`),
         );
@@ -76,10 +81,14 @@ export function mountFind(root, app) {
                     : `None of ${found.candidates} candidates stands out.`,
             ),
             rules.length ? h("div", { class: "scroll" }, table) : "",
-            found.undecided?.length
-                ? h("ul", {}, ...found.undecided.map((/** @type {string} */ each) => h("li", {}, each)))
-                : "",
+            found.undecided?.length ? h("ul", {}, ...found.undecided.map(undecided)) : "",
             others.length ? h("details", {}, h("summary", {}, `${others.length} others`), h("ul", {}, ...others)) : "",
         );
     }
+}
+
+/** A rule for which there are too few demonstrations. */
+function undecided(/** @type {{rule: string, gain: number, more: number}} */ { rule, more }) {
+    const says = ` may be one: ${count(more, "more demonstration")} that keep it would decide for it, one that breaks it against it.`;
+    return h("li", {}, h("code", {}, rule), says);
 }

@@ -1,11 +1,12 @@
-import { button, field, fillSelect, h, rows } from "../dom.js";
+import { button, download, field, fillSelect, h, rows } from "../dom.js";
 import { addDemonstrations } from "../edits.js";
 import { makeMotion } from "../map/layers.js";
+import { request, sentence } from "../server.js";
 import { signal } from "../state.js";
-import { capital, thousands } from "../words.js";
+import { capital, HOW, thousands } from "../words.js";
 import { mountChance } from "./chance.js";
 import { completed } from "./completion.js";
-import { jobButtons, progressLine, trajectoryLine } from "./parts.js";
+import { jobButtons, missingLine, progressLine, trajectoryLine } from "./parts.js";
 
 /**
  * New trajectories: samples or the most likely ones, under rules that came later.
@@ -41,6 +42,24 @@ export function mountGenerate(root, app) {
         seed: Number(seed.value),
     }));
     const play = button("", () => moving.set(!moving.get()));
+    const write = async () => {
+        /** @type {Generated[]} */
+        const made = job.get().result?.trajectories ?? [];
+        const demonstrations = made.map(({ states, actions, log_prob: log }) => {
+            return { states, actions, about: log === null ? {} : { probability: Math.exp(log) } };
+        });
+        download("plans.csv", (await request("POST", "csv/write", { demonstrations })).text);
+    };
+    const exported = button("Export CSV", () => write().catch((error) => app.say(sentence(error))));
+    const unlearned = missingLine(app, () =>
+        jobs.of("learn").get().result
+            ? null
+            : [
+                  "Nothing is learned yet: what is generated keeps the rules, whatever demonstrations prefer.",
+                  "Learn",
+                  "learn",
+              ],
+    );
     const progress = progressLine(
         job,
         () => "Generating …",
@@ -59,19 +78,21 @@ export function mountGenerate(root, app) {
             field("Seed", seed),
         ),
         further.node,
-        h("div", { class: "actions" }, start, stop, play),
+        unlearned,
+        h("div", { class: "actions" }, start, stop, play, exported),
         progress,
         list,
         chance,
     );
     mountChance(chance, app, source, further.rules);
 
+    const weighed = () => Boolean(app.history.document.get().problem.reward?.weights?.length);
     const options = () => {
         const learned = jobs.of("learn").get().result;
         const models = [
             learned?.model && { value: "model", label: `${learned.model.label}, learned` },
             learned?.compare && { value: "compare", label: `${learned.compare.label}, learned` },
-            { value: "uniform", label: "as it is" },
+            { value: "uniform", label: weighed() ? "the file's weights" : "no preferences" },
         ].filter(Boolean);
         fillSelect(source, models, models.some((each) => each.value === asked) ? asked : models[0].value);
     };
@@ -83,6 +104,7 @@ export function mountGenerate(root, app) {
         const made = result?.trajectories ?? [];
         update(made);
         play.hidden = !made.length;
+        exported.hidden = !made.length;
         play.textContent = moving.get() ? "Pause" : "Play";
         if (app.tab.get() !== "generate") return motion.stop();
         map.many.set(made.map(({ states, valid }) => ({ states, tone: valid ? "plain" : "bad" })));
@@ -94,9 +116,11 @@ export function mountGenerate(root, app) {
     app.tab.on((tab, before) => (tab === "generate" || before === "generate") && draw());
 }
 
-function told(/** @type {{trajectories: Generated[], message?: string}} */ { trajectories, message = "" }) {
+function told(/** @type {{trajectories: Generated[], engine: string, message?: string}} */ made) {
+    const { trajectories, engine, message = "" } = made;
     const good = trajectories.filter((each) => each.valid).length;
-    return `${thousands(trajectories.length)} generated, ${thousands(good)} of them valid. ${capital(message)}`;
+    const how = engine === "exact" ? "" : (HOW[engine] ?? capital(message));
+    return `${thousands(trajectories.length)} generated, ${thousands(good)} of them valid. ${how}`;
 }
 
 /** @param {App} app @param {number} index */
@@ -111,7 +135,7 @@ function generatedLine(app, index) {
         );
         app.say("Taken over as a demonstration.");
     };
-    const label = `Take trajectory ${index + 1} over as a demonstration`;
+    const label = `Take trajectory ${index} over as a demonstration`;
     const line = trajectoryLine(app.map, index);
     line.node.append(button("+", keep, { class: "quiet wide", "aria-label": label }));
     return {

@@ -2,8 +2,8 @@ import { drawCurves, minimap, reach, weightTable } from "../charts.js";
 import { h, s } from "../dom.js";
 import { withFeatures } from "../edits.js";
 import { signal } from "../state.js";
-import { count } from "../words.js";
-import { jobButtons, numberField, progressLine, tickBoxes, wordField } from "./parts.js";
+import { count, oneIn } from "../words.js";
+import { jobButtons, missingLine, noDemonstrations, numberField, progressLine, tickBoxes, wordField } from "./parts.js";
 
 /**
  * What to learn from the demonstrations, how, and how far it is.
@@ -23,19 +23,20 @@ export function mountLearn(root, app) {
     const { start, stop } = jobButtons(jobs, "learn", "Learn", [], () => ({ compare: compare.checked }));
     const progress = progressLine(job, ({ records }) => {
         const last = records.at(-1);
-        return last ? `Learning: iteration ${last.iteration}, loss ${last.loss.toFixed(4)}.` : "Learning …";
+        return last ? `Learning: iteration ${last.iteration}, misfit ${last.loss.toFixed(4)}.` : "Learning …";
     });
-    const curve = s("svg", { class: "chart", role: "img", "aria-label": "Loss over iterations" });
+    const curve = s("svg", { class: "chart", role: "img", "aria-label": "Misfit over iterations" });
     const result = h("div", { class: "result" });
 
     root.append(
+        missingLine(app, () => noDemonstrations(app)),
         featureBoxes(app),
         h(
             "div",
             { class: "fields" },
             wordField(app, "Learner", ["studio", "learner"], "xmen", vocabulary.learners),
-            wordField(app, "Method", ["studio", "method"], "auto", vocabulary.methods),
-            numberField(app, "Penalty", ["studio", "l2"], 0, { min: 0, step: "any" }, "l2: on large weights"),
+            wordField(app, "How", ["studio", "method"], "auto", vocabulary.methods),
+            numberField(app, "Penalty", ["studio", "l2"], 0, { min: 0, step: "any" }, "Keeps weights small"),
             numberField(app, "Iterations", ["studio", "max_iter"], undefined, ITERATIONS, "At most"),
             numberField(
                 app,
@@ -141,9 +142,10 @@ function mountResult(root, app) {
         /** @type {Learned[]} */
         const models = [result.model, result.compare].filter(Boolean);
         const scale = Math.max(...models.map((model) => reach(model.weights)));
-        const left = result.left_out?.length ?? 0;
-        missing.textContent = `Left out: ${count(left, "invalid demonstration")}.`;
-        missing.hidden = !left;
+        /** @type {string[]} */
+        const left = result.left_out ?? [];
+        missing.textContent = `Left out: ${count(left.length, "invalid demonstration")} (${left.join(", ")}).`;
+        missing.hidden = !left.length;
         cards.replaceChildren(...models.map((model) => card(app, model, quantity.get(), scale)));
         const first = models[0];
         const shown = onMap.checked && app.tab.get() === "learn" && first;
@@ -179,16 +181,11 @@ function card(app, model, quantity, scale) {
 
 /** @param {Learned} model @returns {[string, string][]} */
 function facts(model) {
-    const nats = (/** @type {number | null} */ value) => (value === null ? "−∞" : value.toFixed(3));
     /** @type {[string, string][]} */
-    const all = [["Log-likelihood", `${nats(model.log_likelihood)} nats`]];
-    if (model.held_out)
-        all.push([`Held out (${model.held_out.demonstrations})`, `${nats(model.held_out.log_likelihood)} nats`]);
+    const all = [["A demonstration is drawn", oneIn(model.log_likelihood)]];
+    if (model.held_out) all.push([`Held out (${model.held_out.demonstrations})`, oneIn(model.held_out.log_likelihood)]);
     if (model.valid !== null)
         all.push(["Keeps the rules", `${(100 * model.valid).toFixed(model.valid === 1 ? 0 : 1)} %`]);
-    all.push(
-        ["Method", model.method],
-        ["Iterations", `${model.iterations}${model.converged ? "" : ", not converged"}`],
-    );
+    all.push(["How", model.method], ["Iterations", `${model.iterations}${model.converged ? "" : ", not converged"}`]);
     return all;
 }

@@ -1,7 +1,7 @@
 import { button, dress, field, fillSelect, h, rows, show } from "../dom.js";
 import { withPart } from "../edits.js";
 import { CANCELLED } from "../server.js";
-import { count, why } from "../words.js";
+import { count, nameOf, why } from "../words.js";
 
 /**
  * What several panels are made of: controls of what a document says, each of which shows what is there and makes an
@@ -154,6 +154,41 @@ export function progressLine(job, doing, done = () => "") {
 }
 
 /**
+ * What a panel needs and does not have yet, with a way to it; hidden when nothing is missing.
+ *
+ * @param {App} app
+ * @param {() => [string, string, string] | null} missing  a sentence, what to do, and the tab where it is done
+ */
+export function missingLine(app, missing) {
+    const line = h("p", { class: "hint empty" });
+    const draw = () => {
+        const found = missing();
+        line.hidden = !found;
+        if (!found || line.dataset.says === found.join()) return;
+        const [sentence, what, tab] = found;
+        line.dataset.says = found.join();
+        line.replaceChildren(
+            `${sentence} `,
+            button(what, () => app.tab.set(tab), { class: "link" }),
+        );
+    };
+    app.history.document.on(draw);
+    app.sync.check.on(draw);
+    app.jobs.of("learn").on(draw);
+    return line;
+}
+
+/** What is missing to learn from demonstrations. @param {App} app @returns {[string, string, string] | null} */
+export function noDemonstrations({ history, sync }) {
+    const judged = sync.check.get()?.demonstrations ?? [];
+    if (!history.document.get().demonstrations.length)
+        return ["There are no demonstrations yet.", "Draw or import some", "demonstrations"];
+    if (judged.length && judged.every((each) => each.valid === false))
+        return ["Every demonstration breaks a rule.", "See which", "demonstrations"];
+    return null;
+}
+
+/**
  * The button that starts a job, where all its inputs are valid, and the one that cancels it.
  *
  * @param {import("../server.js").Jobs} jobs
@@ -200,13 +235,13 @@ export function trajectoryLine(map, index) {
     return {
         node,
         /**
-         * @param {{states: import("../types.js").StateName[], actions: unknown[]}} trajectory
+         * @param {{states: import("../types.js").StateName[], actions: unknown[], name?: string}} trajectory
          * @param {{valid: boolean | null, broken: Broken[]} | undefined} judged  undefined: not yet
          * @param {string} good  what is said of a valid one
          */
-        show({ states, actions }, judged, good) {
+        show({ states, actions, name }, judged, good) {
             shown = { states, broken: judged?.broken ?? [] };
-            title.textContent = `${index + 1}: ${count(actions.length, "move")}`;
+            title.textContent = `${nameOf({ name }, index)}: ${count(actions.length, "move")}`;
             reason.textContent = !judged ? "" : judged.valid ? good : why(judged.broken);
             node.classList.toggle("invalid", judged?.valid === false);
         },

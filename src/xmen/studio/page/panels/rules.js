@@ -1,8 +1,8 @@
 import { button, fillSelect, freshId, h, rows, show } from "../dom.js";
 import { addRule, changeRule, removeRule } from "../edits.js";
-import { count } from "../words.js";
+import { count, nameOf } from "../words.js";
 import { completed } from "./completion.js";
-import { placeCaret } from "./parts.js";
+import { missingLine, placeCaret } from "./parts.js";
 
 /**
  * The rules, one line each, and templates for more.
@@ -26,7 +26,12 @@ export function mountRules(root, app) {
         if (input instanceof HTMLInputElement) input.focus();
     });
     const templates = h("details", { class: "templates" }, h("summary", {}, "Templates"));
-    root.append(list, empty, h("div", { class: "actions" }, add), templates);
+    const unmarked = missingLine(app, () =>
+        history.document.get().problem.events.size
+            ? null
+            : ["Rules speak of marks, and there are none yet.", "Make a mark", "world"],
+    );
+    root.append(list, empty, unmarked, h("div", { class: "actions" }, add), templates);
     mountTemplates(templates, app);
 
     history.document.on(({ problem }, old) => {
@@ -99,8 +104,9 @@ function ruleLine(app, index) {
         if (!check || !rule) return;
         const mistake = check.errors.find((each) => each.part === "rule" && each.index === index);
         const clash = check.feasible === false && check.conflict.includes(rule.name) && !rule.off;
+        const { demonstrations } = history.document.get();
         const breaking = check.demonstrations.flatMap((each, number) =>
-            each.broken.some((one) => one.rule === rule.name) ? [number + 1] : [],
+            each.broken.some((one) => one.rule === rule.name) ? [nameOf(demonstrations[number], number)] : [],
         );
         node.classList.toggle("wrong", Boolean(mistake) || clash);
         text.setAttribute("aria-invalid", mistake ? "true" : "false");
@@ -135,8 +141,8 @@ function ruleLine(app, index) {
     };
 }
 
-/** A few numbers, and how many more. */
-function several(/** @type {number[]} */ all) {
+/** A few names, and how many more. */
+function several(/** @type {string[]} */ all) {
     const shown = all.slice(0, 5).join(", ");
     return all.length > 5 ? `${shown} and ${all.length - 5} more` : shown;
 }

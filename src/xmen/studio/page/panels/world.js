@@ -124,8 +124,16 @@ function mountMarks(root, app) {
         const input = list.lastElementChild?.querySelector("input.mark-name");
         if (input instanceof HTMLInputElement) input.select();
     };
+    const empty = h(
+        "p",
+        { class: "hint empty" },
+        "No marks yet. A mark is a name for places, such as depot or closed, of which rules can speak: make one, and " +
+            "paint it on the map.",
+    );
+    history.document.on(({ problem }) => (empty.hidden = problem.events.size > 0));
     root.append(
         list,
+        empty,
         h(
             "div",
             { class: "actions" },
