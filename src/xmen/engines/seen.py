@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -11,14 +12,16 @@ from numpy.typing import ArrayLike
 
 from xmen.constraints.constraint import conjunction, units
 from xmen.engines.diagnosis import multiply
+from xmen.engines.distribution import Distribution
 from xmen.engines.exact import ExactDistribution
-from xmen.errors import EngineError, InfeasibleError, Message, ProductTooLargeError, XmenError, joined
+from xmen.errors import EngineError, InfeasibleError, Message, ProductTooLargeError, TrajectoryError, XmenError, joined
 from xmen.machines.tables import CompiledConstraint, release, require_valid
 from xmen.options import require_whole
 from xmen.product.best import best_readings, best_walks
 from xmen.product.graph import DEFAULT_MAX_NODES, Product, build_product
 from xmen.product.layered import pass_messages
-from xmen.product.readings import Reading, Script, determined, log_likelihoods, read_along, script_of
+from xmen.product.messages import Messages
+from xmen.product.readings import Ints, Reading, Script, determined, log_likelihoods, read_along, script_of
 from xmen.rewards import Floats, Reward
 from xmen.sharing import once
 from xmen.worlds import MDP, EdgeWeights, Sighting, Trajectory, Walks
@@ -41,7 +44,7 @@ def explain_unseen(product: Product, sighting: Sighting) -> InfeasibleError:
     world, rule = product.world, product.compiled.constraint
 
     def fits(seen: Sighting, within: Product = product) -> bool:
-        read = read_along(within, EdgeWeights.counting(world), script_of(seen, world))
+        read = read_along(within, EdgeWeights.counting(world), [script_of(seen, world)])
         return read.product.feasible()
 
     def begins(n: int) -> bool:
@@ -82,10 +85,11 @@ class Posterior(ExactDistribution):
 
     def _read(self, product: Product) -> Reading:
         """A product read along all sightings."""
-        weights = self.prior._joint_weights()
-        reading = read_along(product, weights, self._scripts[0])
+        weights, firsts = self.prior._joint_weights(), [script.first for script in self._scripts]
+        weights = replace(weights, log_start=np.sum([weights.log_start, *firsts], axis=0))
+        reading = read_along(product, weights, self._scripts[:1])
         for script in self._scripts[1:]:
-            after = read_along(reading.product, reading.weights, script)
+            after = read_along(reading.product, reading.weights, [script])
             factor = reading.log_factor[after.edge] + after.log_factor
             reading = after._replace(edge=reading.edge[after.edge], node=reading.node[after.node], log_factor=factor)
         return reading
@@ -183,3 +187,96 @@ def given_sightings(prior: ExactDistribution, sightings: tuple[Sighting, ...]) -
     if found.log_seen_mass == -math.inf:
         raise explain_unseen(prior.product, sightings[-1])
     return found
+
+
+# ---- Many sightings at once: their readings are one product, with starts of its own for each of them
+
+
+BATCH = 4_000_000  # nodes times states of machines that are read in one pass
+
+
+class SeenTogether:
+    """log p(y) of many sightings, and what is expected given them, under any reward: readings are made once.
+
+    Given the start (`base.given`), p(y) is that of trajectories from the sighting's own start.
+    """
+
+    def __init__(self, base: ExactDistribution, sightings: Sequence[Sighting]) -> None:
+        number = dict[Sighting, int]()
+        self._which = np.array([number.setdefault(sighting, len(number)) for sighting in sightings], dtype=np.int64)
+        self._base, self._sightings = base, sightings
+        scripts = [require_sighting(sighting, base.world) for sighting in number]
+        self._n, self._batches = len(scripts), list[tuple[Reading, Ints, Floats]]()
+        room = max(1, BATCH // base.product.n_nodes)
+        ends = np.cumsum([script.n for script in scripts]) // room
+        for batch in np.unique(ends):
+            among = np.flatnonzero(ends == batch)
+            self._batches.append(self._read(base, among, [scripts[i] for i in among]))
+
+    def _read(self, base: ExactDistribution, among: Ints, scripts: list[Script]) -> tuple[Reading, Ints, Floats]:
+        """The readings of some of them, and of each start whose it is, and its log-weight at position 0."""
+        begin = np.where(base.weights.log_start > -np.inf, 0.0, -np.inf) if base.given else base.weights.log_start
+        weights = replace(base.weights, log_start=begin, given_start=False)
+        reading = read_along(base.product, weights, scripts)
+        place, state = (column[reading.product.starts] for column in (reading.place, reading.product.state))
+        owner = np.searchsorted(np.cumsum([script.n for script in scripts]), place, side="right")
+        first = np.stack([script.first for script in scripts])[owner, state]
+        return reading, among[owner], begin[state] + first
+
+    def __call__(self, d: ExactDistribution) -> tuple[Floats, Callable[[Floats], Floats]]:
+        """log Z_y of each (n,) under a distribution of the base; and the moments given y, summed with weights (n,)."""
+        log_z, passes = np.full(self._n, -np.inf), list[tuple[Reading, Ints, Floats, Messages]]()
+        for reading, owner, first in self._batches:
+            if len(owner):
+                messages = pass_messages(reading.product, reading.under(self._base.product, d.weights))
+                values = first + messages.log_completions(0, reading.product.starts)
+                np.logaddexp.at(log_z, owner, values)
+                passes.append((reading, owner, values, messages))
+
+        def moments(weights: Floats) -> Floats:
+            shares = np.bincount(self._which, weights, minlength=self._n)
+            n_pairs, total = d.world.n_states * d.world.n_actions, np.zeros(d.moments().size)
+            for reading, owner, values, messages in passes:
+                flow = messages.flow(starts=shares[owner] * np.exp(values - log_z[owner]))
+                world = reading.product.world
+                pairs = world.source.astype(np.int64) * world.n_actions + world.action
+                total[:n_pairs] += np.bincount(pairs, flow.discounted, minlength=n_pairs)
+                total[n_pairs:] += np.diag(flow.kept)
+            return total.reshape(d.moments().shape)
+
+        return log_z[self._which], moments
+
+    def log_seen(self, d: ExactDistribution) -> Floats:
+        """log p(y) of each (n,), given its start where the law is."""
+        log_z = self(d)[0]
+        if d.given is None:
+            return log_z - d.log_partition()
+        return log_z - d.start_partitions(np.array([first_state(y, d.world) for y in self._sightings]))
+
+    def require_explained(self, d: ExactDistribution, numbers: Ints) -> None:
+        """InfeasibleError for the first that no valid trajectory explains, by its number (n,)."""
+        wrong = np.flatnonzero(self(d)[0] == -np.inf)
+        if len(wrong):
+            error = explain_unseen(d.product, self._sightings[wrong[0]])
+            raise InfeasibleError(Message("demonstration {}: {}", numbers[wrong[0]], error), conflict=error.conflict)
+
+
+def first_state(sighting: Sighting, world: MDP) -> int:
+    """Where a sighting begins for certain, as given="start" needs it."""
+    states = np.flatnonzero(sighting.log_rows(world)[0] > -np.inf)
+    if len(states) != 1:
+        raise TrajectoryError(
+            f'given="start" takes the start of each demonstration for known: the first entry of {sighting!r:.60} has '
+            "to be a state for certain."
+        )
+    return int(states[0])
+
+
+def log_seen(d: Distribution, sightings: Sequence[Sighting]) -> Floats:
+    """log p(y) of sightings (n,), by any engine that weighs them; given the start without its probability."""
+    if isinstance(d, ExactDistribution):
+        return SeenTogether(d, sightings).log_seen(d)
+    values = np.array([d.log_seen(sighting) for sighting in sightings])
+    if d.given is None:
+        return values
+    return values - d.weights.log_start[[first_state(sighting, d.world) for sighting in sightings]]

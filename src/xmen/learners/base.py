@@ -22,6 +22,7 @@ from xmen.engines.choose import answering, require_engine
 from xmen.engines.diagnosis import warn_of_idle
 from xmen.engines.distribution import Distribution, Law, Seed, as_constraint, check_discount, check_given
 from xmen.engines.exact import AtHand, ExactDistribution
+from xmen.engines.seen import log_seen
 from xmen.engines.settings import EngineSettings
 from xmen.engines.trips import trip_likelihoods
 from xmen.errors import (
@@ -47,7 +48,7 @@ from xmen.rewards.linear import Features, Floats, LinearReward, Reward, RuleFeat
 from xmen.rewards.neural import NeuralReward
 from xmen.sharing import lock_of
 from xmen.storage.models import Checkpoint, content, write_model
-from xmen.worlds import MDP, Network, Trajectory, Walks
+from xmen.worlds import MDP, Network, Sighting, Trajectory, Walks
 
 Class = TypeVar("Class", bound="type[Estimator]")
 
@@ -221,7 +222,7 @@ def world_likelihoods(d: Distribution, walks: Walks, given: str | None = None) -
     return values
 
 
-Demos = Iterable[Trajectory]
+Demos = Iterable[Trajectory | Sighting]
 Rules = Constraint | Mapping[str, Constraint] | Iterable[Constraint] | None
 
 
@@ -245,6 +246,7 @@ class Learner(Estimator, ABC):
     validity: str | float | None = None
     takes_networks: ClassVar[bool] = False
     takes_usual: ClassVar[bool] = False  # learns the weights of rules that are usually kept
+    takes_sightings: ClassVar[bool] = False  # learns from demonstrations seen in part
     forgotten: ClassVar[tuple[str, ...]] = ("_answering", "_answering_also", "_features_read", "_validation")  # by fit
 
     reward_: Reward
@@ -328,7 +330,7 @@ class Learner(Estimator, ABC):
     def _under(self, reward: Reward) -> Self:
         """A model with all settings of this one and another reward."""
         other = copy(self)  # without what was compiled
-        other._forget("covariance_", "robust_covariance_", "log_likelihood_")
+        other._forget("covariance_", "robust_covariance_", "log_likelihood_", "lost_")
         other.reward_ = reward
         return other
 
@@ -357,7 +359,11 @@ class Learner(Estimator, ABC):
 
     def _gather(self, demos: Demos, sample_weight: ArrayLike | None) -> Demonstrations:
         """The demonstrations, checked against world and rules."""
-        return gather(self.world.any_task, self._rule(), demos, sample_weight, known=self._machines)
+        return self._gathered(demos, sample_weight, True)
+
+    def _gathered(self, demos: Demos, sample_weight: ArrayLike | None, refuse_invalid: bool) -> Demonstrations:
+        rule, world = self._rule(), self.world.any_task
+        return gather(world, rule, demos, sample_weight, refuse_invalid, self._machines, self.takes_sightings)
 
     @property
     def _machines(self) -> Sequence[MachineTable]:
@@ -461,6 +467,23 @@ class Learner(Estimator, ABC):
             answer: Distribution = kept[1]
             return answer
 
+    def seen(self, sighting: Sighting, also: Rules = None) -> Distribution:
+        """The distribution under the learned reward given what was seen of a trajectory; see `Distribution.seen`.
+
+        Parameters
+        ----------
+        sighting
+            What was seen.
+        also
+            Further rules, as for `distribution`.
+
+        Returns
+        -------
+        Distribution
+            P(tau | y).
+        """
+        return self.distribution(also).seen(sighting)
+
     def _law(self, world: MDP, also: Rules) -> Law:
         """What the learned distribution is made of."""
         return Law(world, self._rule(also), self.reward_, self.discount, self.given, None, self._machines)
@@ -539,7 +562,7 @@ class Learner(Estimator, ABC):
             In nats; -inf with a demonstration that is impossible or forbidden.
         """
         self._require_fitted()
-        found = gather(self.world.any_task, self._rule(), demos, sample_weight, False, self._machines)
+        found = self._gathered(demos, sample_weight, False)
         return found.mean(self._log_likelihoods(found)[0])
 
     def score_samples(self, demos: Demos) -> Floats:
@@ -548,21 +571,26 @@ class Learner(Estimator, ABC):
         Where rules reject on a network, it is from as many draws as it takes.
         """
         self._require_fitted()
-        found = gather(self.world.any_task, self._rule(), demos, None, False, self._machines)
-        return self._log_likelihoods(found)[0]
+        found = self._gathered(demos, None, False)
+        values = self._log_likelihoods(found)[0]
+        return values if found.order is None else values[found.order]
 
     def _log_likelihoods(self, found: Demonstrations) -> tuple[Floats, Floats]:
         """log P of each (n,), of its start and goal where these are given, -inf where it is not valid; and its error.
 
         Standard errors are 0 where the engine is exact, and trips of one pair share theirs.
         """
-        out, errors, walks = np.full(len(found), -np.inf), np.zeros(len(found)), found.walks[found.valid]
+        walks, n = found.walks[found.valid], len(found.walks)
+        out, errors = np.full(n, -np.inf), np.zeros(n)
         if len(walks) and isinstance(self.world, Network):
             budget, error = self._engine_settings().max_nodes, min(TOTAL_ERROR, MEAN_ERROR * len(walks))
             of_trips = trip_likelihoods(self.world, self._rule(), walks, budget, self.discount, error)
             out[found.valid], errors[found.valid] = of_trips(self._table())
         elif len(walks):
             out[found.valid] = world_likelihoods(self.distribution(), walks, self.given)
+        if found.sightings:
+            out = np.append(out, log_seen(self.distribution(), found.sightings))
+            errors = np.append(errors, np.zeros(len(found.sightings)))
         return out, errors
 
     def _likelihoods_under(self, found: Demonstrations) -> Callable[[Floats], Floats]:
@@ -573,7 +601,13 @@ class Learner(Estimator, ABC):
             return lambda table: of_trips(table)[0]
         law = Law(self.world, self._rule(), None, self.discount, self.given, None, found.machines)
         base = answering(law, self._engine_settings(), self.seed)
-        return lambda table: world_likelihoods(base.with_reward(table), found.walks, self.given)
+
+        def likelihoods(table: Floats) -> Floats:
+            d = base.with_reward(table)
+            whole = world_likelihoods(d, found.walks, self.given)
+            return np.append(whole, log_seen(d, found.sightings)) if found.sightings else whole
+
+        return likelihoods
 
     @property
     def standard_errors_(self) -> Floats:
@@ -612,14 +646,15 @@ class Learner(Estimator, ABC):
         self._require_fitted()
         if not isinstance(self.reward_, LinearReward):
             raise EngineError(f"standard errors are of linear weights; this reward is a {type(self.reward_).__name__}.")
-        fitted_on, known = vars(self).get("_fitted_on"), "covariance_" in vars(self)
+        fitted_on, known, lost = vars(self).get("_fitted_on"), "covariance_" in vars(self), vars(self).get("lost_")
         asked = fitted_on if demos is None else self._gather(demos, sample_weight)
         if known and groups is None and demos is None:
             covariance, robust, total = self.covariance_, self.robust_covariance_, self.log_likelihood_
         elif asked is None:
             raise NotFittedError("demonstrations are not at hand: give summary(demos), or ask for it before saving.")
         else:
-            covariance, robust = self._information(asked).covariances(groups, vars(self).get("gradient_noise_"))
+            told = self._information(asked)
+            (covariance, robust), lost = told.covariances(groups, vars(self).get("gradient_noise_")), told.lost
             total = log_likelihood(self, asked)
             total["null"] = (
                 math.nan if total["error"] else self._null_likelihood(asked)
@@ -627,6 +662,7 @@ class Learner(Estimator, ABC):
             # What was asked of groups or of other demonstrations is not kept: the next plain question is of the fit.
             if groups is None and not known and (demos is None or fitted_on is None):
                 self.covariance_, self.robust_covariance_, self.log_likelihood_ = covariance, robust, total
+                vars(self).update({} if lost is None else {"lost_": lost})
         d, names = len(self.weights_), known_names(self) if names is None else names
         if len(names) != d:
             raise EngineError(f"there are {d} features, and {len(names)} names were given: give one each.")
@@ -636,7 +672,8 @@ class Learner(Estimator, ABC):
         plain, other = (np.where(fixed, np.nan, np.sqrt(np.maximum(np.diag(one), 0.0))) for one in (covariance, robust))
         found = tuple(map(str, names)), weights, plain, other, total["sum"], int(total["n"]), covariance, robust
         said = self._summary_notes(), groups is not None, total["error"], spelled(self._rule())
-        return Summary(*found, *said, None if asked is None else mean_uses(asked), total.get("null", math.nan))
+        uses = None if asked is None else mean_uses(asked)
+        return Summary(*found, *said, uses, total.get("null", math.nan), lost)
 
     def _null_likelihood(self, demos: Demonstrations) -> float:
         """The log-likelihood with 0 for every weight that is not fixed; nan where that diverges.
@@ -853,5 +890,6 @@ class GradientLearner(Learner):
             identity |= {"reward": self.reward.structure(), "optimiser": (self.training or Training()).identity()}
         watched = {} if self._validation is None else {"validation": self._validation.demos}
         for name, found in {"demonstrations": demos, **watched}.items():
-            identity[name] = [found.walks.starts, found.walks.edges, found.walks.lengths, found.weights]
+            identity[name] = [found.walks.starts, found.walks.edges, found.walks.lengths, found.all_weights]
+            identity |= {f"{name} seen in part": repr(found.sightings)} if found.sightings else {}
         return identity

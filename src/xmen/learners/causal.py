@@ -19,7 +19,7 @@ from xmen import errors
 from xmen.constraints.constraint import usual_rules
 from xmen.engines.distribution import Distribution, Seed, as_constraint
 from xmen.errors import EngineError, Feature, InvalidDemonstrationError, Message, Setting, joined, notify
-from xmen.learners.base import GradientLearner, Progress, Rules, takes_parts
+from xmen.learners.base import Demos, GradientLearner, Progress, Rules, takes_parts
 from xmen.methods.demonstrations import Demonstrations, gather
 from xmen.methods.identify import at_an_end, warn_of_usual, warn_unbounded
 from xmen.methods.information import Information, curvature
@@ -303,7 +303,7 @@ class CausalXMEN(GradientLearner):
         behaviours.read_validity(self.validity)
         require_choice("outcomes", self.outcomes, ("demonstrated", "expected"))
 
-    def _gather(self, demos: Iterable[Trajectory], sample_weight: ArrayLike | None) -> Demonstrations:
+    def _gather(self, demos: Demos, sample_weight: ArrayLike | None) -> Demonstrations:
         if self.validity == "sure":
             return super()._gather(demos, sample_weight)
         trajectories, world = as_trajectories(demos, least=1), self.world.any_task

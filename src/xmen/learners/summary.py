@@ -70,7 +70,7 @@ def log_likelihood(model: Learner, demos: Demonstrations) -> dict[str, float]:
     values, errors = model._log_likelihoods(demos)
     ends = np.stack([demos.walks.starts, demos.walks.last_states], axis=1)
     pair = np.unique(ends, axis=0, return_inverse=True)[1].ravel()  # trips of one pair share their error
-    error = float(np.linalg.norm(np.bincount(pair, weights=demos.weights * errors)) * len(demos))
+    error = float(np.linalg.norm(np.bincount(pair, demos.weights * errors[: len(pair)], minlength=1)) * len(demos))
     return {"sum": demos.mean(values) * len(demos), "n": len(demos), "error": error}
 
 
@@ -121,6 +121,7 @@ class Summary:
     rules: frozenset[str] = frozenset()  # that the model was fitted under, each without its name
     mean_uses: Floats | None = field(default=None, repr=False)  # (E,) of transitions by a demonstration, where known
     null_log_likelihood: float = math.nan
+    lost: Floats | None = None  # standard errors over those of complete demonstrations, where some were seen in part
 
     @property
     def rho_square(self) -> float:
@@ -267,5 +268,8 @@ class Summary:
         if not math.isnan(self.null_log_likelihood):
             null = f"null log-likelihood {self.null_log_likelihood:.4f}, rho-square {self.rho_square:.4f}, "
             lines.append(f"{null}AIC {self.aic:.2f}, BIC {self.bic:.2f}")
+        if self.lost is not None:
+            times = ", ".join(f"{lost:.3g}" for lost in self.lost[:MOST_ROWS])
+            lines.append(f"seen in part: standard errors are those of complete demonstrations times {times}")
         lines += [f"{name}: {note}" for name, note in self.notes.items()]
         return "\n".join(lines)

@@ -180,6 +180,7 @@ class MaximumEntropy(GradientLearner):
 
     takes_networks: ClassVar[bool] = True
     takes_usual: ClassVar[bool] = True
+    takes_sightings: ClassVar[bool] = True
     records: ClassVar[Mapping[str, type[Options]]] = {"engine": EngineSettings, "progress": Progress}
 
     method: str | Method = "exact"
@@ -352,6 +353,10 @@ class MaximumEntropy(GradientLearner):
         found = vars(self).get("_fitted_on") if demos is None else self._gather(demos, sample_weight)
         if found is None:
             raise NotFittedError(f"the demonstrations of this model are not at hand: give {call}.")
+        if found.sightings:
+            raise EngineError(
+                f"{name} is of complete trajectories, and some of these were seen in part: use summary()."
+            )
         return self._task(found)
 
     def flows(self, demand: Demand, also: Rules = None) -> Flows:
@@ -505,6 +510,9 @@ class MaximumEntropy(GradientLearner):
         settings, reward = self._begin()
 
         def begun(method: Method) -> Run[Any]:
+            if task.demos.sightings and (network is not None or self.in_place or not method.takes_sightings):
+                what = f"method={method.name!r} learns from complete trajectories, and some were seen in part"
+                raise EngineError(f"{what}: method='exact' learns from sightings, in worlds that are no networks.")
             if network is not None:
                 return method.trip_run(task, settings, network)
             if reward is None:

@@ -10,11 +10,13 @@ from scipy.sparse import csr_matrix, hstack
 
 from xmen.constraints.constraint import Constraint
 from xmen.engines.diagnosis import feasible_product
+from xmen.engines.seen import first_state
 from xmen.errors import ProductTooLargeError, TrajectoryError, XmenError
 from xmen.machines.tables import CompiledConstraint, MachineTable
 from xmen.rewards.linear import Features, Floats
 from xmen.worlds import MDP, AnyTask, Trajectory, Walks, check_demos
 from xmen.worlds.demos import as_trajectories, refuse
+from xmen.worlds.sightings import Sighting, read_state
 
 MOST_NODES = 1_000_000  # of a product that is made only to find out whether rules contradict each other
 BATCH_ENTRIES = 4_000_000  # states held in one padded table while machines run over it
@@ -22,16 +24,33 @@ BATCH_ENTRIES = 4_000_000  # states held in one padded table while machines run 
 
 @dataclass(frozen=True)
 class Demonstrations:
-    """Walks with weights, and which of them are valid; only valid ones may be summed up."""
+    """Walks with weights, and which of them are valid; only valid ones may be summed up.
+
+    Those that were seen in part come after the walks, wherever several are asked for together.
+    """
 
     walks: Walks
-    weights: Floats  # (n,), summing to 1
+    weights: Floats  # (n,), summing to 1 with those of sightings
     valid: NDArray[np.bool_]
     machines: Sequence[MachineTable] = ()  # that checked them, for engines over the same world
     kept: NDArray[np.bool_] = field(default_factory=lambda: np.zeros((0, 0), dtype=np.bool_))  # (n, k) usual rules
+    sightings: tuple[Sighting, ...] = ()
+    seen_weights: Floats = field(default_factory=lambda: np.zeros(0))
+    order: NDArray[np.int64] | None = None  # of each demonstration as it was given, its place here
 
     def __len__(self) -> int:
-        return len(self.walks)
+        return len(self.walks) + len(self.sightings)
+
+    @property
+    def all_weights(self) -> Floats:
+        """Of walks and of sightings after them."""
+        return np.concatenate([self.weights, self.seen_weights])
+
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        """Where each begins, sightings after walks, of which the first entries have to be certain."""
+        seen = [first_state(sighting, self.walks.world) for sighting in self.sightings]
+        return np.append(self.walks.starts, seen).astype(np.int64)
 
     def seen_world(self, given: str | None) -> MDP:
         """The world to learn in: given the start, it starts where the demonstrations do, in their shares.
@@ -41,7 +60,7 @@ class Demonstrations:
         world = self.walks.world
         if given is None:
             return world
-        return world.with_start(np.bincount(self.walks.starts, weights=self.weights, minlength=world.n_states))
+        return world.with_start(np.bincount(self.starts, self.all_weights, minlength=world.n_states))
 
     def starting_in(self, start: int) -> "Demonstrations":
         """The demonstrations from one state, in the world that starts there."""
@@ -78,27 +97,62 @@ class Demonstrations:
 
     def mean(self, values: Floats) -> float:
         """The weighted mean of one value per demonstration; those of weight 0 do not count, not even as -inf."""
-        counted = self.weights > 0
-        return float(values[counted] @ self.weights[counted])
+        counted = self.all_weights > 0
+        return float(values[counted] @ self.all_weights[counted])
 
 
 def gather(
     world: MDP,
     constraint: Constraint | None,
-    demos: Iterable[Trajectory],
+    demos: Iterable[Trajectory | Sighting],
     sample_weight: ArrayLike | None = None,
     refuse_invalid: bool = True,
     known: Iterable[MachineTable] = (),
+    sightings: bool = False,
 ) -> Demonstrations:
     """The demonstrations, checked: `valid` says which are possible in the world and keep the constraint.
 
     With `refuse_invalid`, those that are not raise an InvalidDemonstrationError, or an InfeasibleError where the
-    constraint forbids everything. `known` machines are not compiled again.
+    constraint forbids everything. `known` machines are not compiled again. With `sightings` they may be seen in part;
+    a sighting that one valid trajectory alone explains is that trajectory.
     """
     if constraint is not None:
         constraint.check_world(world)
+    if sightings and not isinstance(demos, Trajectory | Sighting | str):
+        listed = [_completed(world, constraint, demo) if isinstance(demo, Sighting) else demo for demo in demos]
+        if seen := [demo for demo in listed if isinstance(demo, Sighting)]:
+            weights = normalised_weights(sample_weight, len(listed))
+            partly = np.array([isinstance(demo, Sighting) for demo in listed])
+            complete, share = [demo for demo in listed if not isinstance(demo, Sighting)], weights[~partly].sum()
+            own = weights[~partly] if share > 0.0 else np.ones(len(complete))
+            whole = _gathered(world, constraint, complete, own, refuse_invalid, known)
+            parts, order = (tuple(seen), weights[partly]), np.argsort(np.argsort(partly, kind="stable"))
+            return replace(whole, weights=share * whole.weights, sightings=parts[0], seen_weights=parts[1], order=order)
+        demos = listed
     trajectories = as_trajectories(demos, least=1)
-    weights = normalised_weights(sample_weight, len(trajectories))
+    return _gathered(world, constraint, trajectories, sample_weight, refuse_invalid, known)
+
+
+def _completed(world: MDP, constraint: Constraint | None, sighting: Sighting) -> Trajectory | Sighting:
+    """The one valid trajectory that was seen from end to end for certain; the sighting where there is no such one."""
+    complete = sighting.certain and sighting.each is None and not sighting.more and None not in sighting.seen
+    with contextlib.suppress(TrajectoryError):
+        found = world.along([read_state(world, entry) for entry in sighting.seen]) if complete else None
+        if found and world.problem(found) is None and (constraint is None or constraint.accepts(found)):
+            return found
+    return sighting
+
+
+def _gathered(
+    world: MDP,
+    constraint: Constraint | None,
+    trajectories: list[Trajectory],
+    sample_weight: ArrayLike | None,
+    refuse_invalid: bool,
+    known: Iterable[MachineTable],
+) -> Demonstrations:
+    """Complete demonstrations, checked."""
+    weights = normalised_weights(sample_weight, len(trajectories)) if trajectories else np.zeros(0)
     try:
         walks = Walks.of(world, trajectories)
     except OverflowError:  # a state too large for any world

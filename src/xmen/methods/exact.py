@@ -7,11 +7,13 @@ from scipy.special import chdtrc
 
 from xmen.engines.choose import Chooser
 from xmen.engines.exact import ExactDistribution
+from xmen.engines.seen import SeenTogether
 from xmen.engines.settings import EngineSettings
 from xmen.engines.trips import TripEngine
 from xmen.errors import DivergenceError, EngineError, StartsWarning, notify
 from xmen.methods.demonstrations import Demonstrations
-from xmen.methods.identify import warn_undetermined, warn_undetermined_trips
+from xmen.methods.identify import MOST_SEARCHES, warn_undetermined, warn_undetermined_trips, warn_unseen
+from xmen.methods.information import information
 from xmen.methods.likelihood import DEFAULT_MAX_ITER, DistributionLikelihood, LbfgsRun, LbfgsState, Objective
 from xmen.methods.runs import Coordinates, FitSettings, Method, Outcome, Task, Value
 from xmen.progress import Monitor
@@ -55,7 +57,7 @@ class Exact(Method):
 
     name = "exact"
     default_max_iter = DEFAULT_MAX_ITER
-    keeps_fixed = True
+    keeps_fixed = takes_sightings = True
 
     def check(self, engine: EngineSettings, given: str | None, neural: bool) -> None:
         if engine.engine not in ("auto", "exact"):
@@ -68,8 +70,12 @@ class Exact(Method):
         return ExactRun(task, settings, self.likelihood(task, settings))
 
     def likelihood(self, task: Task, settings: FitSettings) -> DistributionLikelihood:
-        base = Chooser(task.law(), settings.engine, settings.seed).exact()
-        return DistributionLikelihood(base, task.visits())
+        base, demos = Chooser(task.law(), settings.engine, settings.seed).exact(), task.demos
+        if demos.order is None:
+            return DistributionLikelihood(base, task.visits())
+        together = SeenTogether(base, demos.sightings)
+        together.require_explained(base, np.argsort(demos.order)[len(demos.walks) :])
+        return DistributionLikelihood(base, task.visits(), (together, demos.seen_weights))
 
     def trip_run(self, task: Task, settings: FitSettings, network: Network) -> "TripRun":
         asked, trips = settings.engine, (network, task.constraint, *task.demos.trips())
@@ -88,6 +94,10 @@ class ExactRun(LbfgsRun[LbfgsState]):
 
     def conclude(self, state: LbfgsState, monitor: Monitor) -> Outcome:
         outcome = super().conclude(state, monitor)
+        if self.task.demos.sightings:  # which have no features that could be compared
+            if not (monitor.stopped or self.coordinates.l2.any() or len(self.coordinates.free) > MOST_SEARCHES):
+                warn_unseen(information(self.task, self.settings, self.answer(state)))
+            return outcome._replace(base=self.base)
         if not monitor.stopped:  # short of the optimum, weights are finite whatever they are
             warn_undetermined(self.base, self.task, self.settings, "where the gradient fell below tol")
         if state.finished:

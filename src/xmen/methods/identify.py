@@ -19,6 +19,7 @@ from xmen.engines.trips import TripEngine
 from xmen.engines.xor import XorDistribution
 from xmen.errors import Feature, Message, Setting, joined, listing, notify
 from xmen.methods.demonstrations import Demonstrations
+from xmen.methods.information import Information
 from xmen.methods.runs import FitSettings, Task, read_l2
 from xmen.product.best import best_walk
 from xmen.rewards.linear import Features, Floats, RuleFeatures, StateFeatures
@@ -28,6 +29,8 @@ RELATIVE = 1e-9  # differences below this share of the largest possible sum are 
 MOST_FEATURES = 400  # more are not examined: a decomposition of their covariance would dominate the fit
 MOST_SEARCHES = 40  # features whose range is searched for; the rest goes unexamined
 MOST_NODES = 1_000_000  # of a product that is made for these questions alone
+UNSEEN = 1e-6  # curvature below this share of that of complete demonstrations is none: differences find it to 1e-8
+SHARE = 1e-3  # of a direction, below which it hardly is one of a weight
 SHOWN = 6
 EPSILON = 1e-12  # shares of demonstrations nearer to 0 or 1 are these
 
@@ -108,6 +111,22 @@ def unidentified(base: ExactDistribution, features: Features) -> Floats:
             break
         rows = np.concatenate([rows, *(features.contract(walks.visit_rows(base.discount)) for walks in ends)])
     return echelon(constant / features.scale)
+
+
+def warn_unseen(told: Information) -> None:
+    """Warn of weights that what was seen does not determine, though complete demonstrations might."""
+    assert told.complete is not None
+    at = np.ix_(told.coordinates.free, told.coordinates.free)
+    unit = np.sqrt(np.maximum(np.diag(told.complete[at]), 1e-300))
+    values, vectors = np.linalg.eigh(told.hessian[at] / np.outer(unit, unit))
+    flat = np.abs(vectors[:, values <= UNSEEN]).max(axis=1, initial=0.0) > SHARE
+    if flat.any():
+        which = listing([Feature(k) for k in told.coordinates.free[flat].tolist()], SHOWN)
+        sentence = (
+            "what was seen does not determine the weight of {}: it is as likely under others. Show more positions, "
+            "drop features, or set {} > 0 to prefer small weights."
+        )
+        notify(Message(sentence, which, Setting("l2")), errors.IdentifiabilityWarning)
 
 
 def of_unidentified(basis: Floats) -> Message:

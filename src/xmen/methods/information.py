@@ -7,6 +7,8 @@ found here by central differences of the exact gradient, 2 d of them. The estima
     robust covariance                H_p^-1 (sum_g w_g w_g^T) H_p^-1,    w_g = sum over a group of weight_i s_i
 
 where every demonstration is a group of its own, unless groups are given (errors clustered by traveller).
+
+Of a sighting y, s_i = E[f | y] - E[f], and Var[f | y] is what was not seen of the curvature: H is the observed one.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -19,6 +21,7 @@ from threadpoolctl import threadpool_limits
 
 from xmen.engines.choose import Chooser
 from xmen.engines.exact import ExactDistribution
+from xmen.engines.seen import SeenTogether
 from xmen.engines.trips import RejectTrips, TripEngine
 from xmen.errors import DivergenceError, ProductTooLargeError, TrajectoryError
 from xmen.methods.runs import Coordinates, FitSettings, Task, read_l2, warn_of_end
@@ -38,6 +41,19 @@ class Information(NamedTuple):
     weights: Floats  # (n,) of the demonstrations, summing to 1
     settled: Sequence[int] = ()  # weights that follow from the others: demonstrations do not tell them
     by_scores: bool = False  # the curvature is not the variance of the scores: only these tell the covariance
+    complete: Floats | None = None  # (d, d), the Hessian of as many demonstrations seen in full, where some were not
+
+    @property
+    def lost(self) -> Floats | None:
+        """Standard errors (d,) over those of complete demonstrations; None where all are complete."""
+        if self.complete is None:
+            return None
+        free, out = self.coordinates.free, np.full(len(self.hessian), np.nan)
+        at, penalty = np.ix_(free, free), np.diag(self.coordinates.l2[free])
+        (seen, flat), (whole, _) = (_inverse(one[at] + penalty) for one in (self.hessian, self.complete))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            out[free] = np.where(flat, np.inf, np.sqrt(np.diag(seen) / np.diag(whole)))
+        return out
 
     def covariances(self, groups: ArrayLike | None, noise: Floats | None) -> tuple[Floats, Floats]:
         """From the Hessian, and from the scores clustered by `groups`, one label per demonstration; each (d, d).
@@ -89,12 +105,15 @@ def information(task: Task, settings: FitSettings, weights: Floats, settled: Seq
     """
     with threadpool_limits(1, user_api="blas"):
         world, coordinates = task.demos.walks.world, settings.coordinates(task.features.d)
+        rows, complete = task.features.contract(task.demos.rows(task.discount)), None
         if isinstance(world, AnyTask):
             expected, hessian = _trip_moments(task, settings, world.network, weights)
         else:
             expected, hessian = _world_moments(task, settings, weights)
-        rows = task.features.contract(task.demos.rows(task.discount))
-        return Information(coordinates, hessian, rows - expected, task.demos.weights, settled=settled)
+            if task.demos.sightings:
+                seen, complete = _seen_moments(task, settings, weights), hessian
+                rows, hessian = np.concatenate([rows, seen[0]]), hessian - seen[1]
+        return Information(coordinates, hessian, rows - expected, task.demos.all_weights, settled, False, complete)
 
 
 Means = Callable[[list[Floats]], Iterable[Floats]]
@@ -162,10 +181,25 @@ def _world_moments(task: Task, settings: FitSettings, weights: Floats) -> tuple[
     if task.given is None:
         return next(iter(means([weights]))), hessian
     expected, law = np.empty((len(demos), features.d)), base.law.with_reward(features.table(weights))
-    for start in np.unique(demos.walks.starts).tolist():
+    for start in np.unique(demos.starts).tolist():
         alone = Chooser(replace(law, world=law.world.with_start(start), given=None), settings.engine).exact()
-        expected[demos.walks.starts == start] = features.contract(alone.moments())
+        expected[demos.starts == start] = features.contract(alone.moments())
     return expected, hessian
+
+
+def _seen_moments(task: Task, settings: FitSettings, weights: Floats) -> tuple[Floats, Floats]:
+    """E[f | y] of each sighting (n, d), and the mean of Var[f | y] over all demonstrations (d, d)."""
+    demos, features = task.demos, task.features
+    base = Chooser(task.law(), settings.engine).exact()
+    together = SeenTogether(base, demos.sightings)
+
+    def means(points: list[Floats]) -> Iterable[Floats]:
+        given_seen = (together(d)[1](demos.seen_weights) for d in base.under_each(map(features.table, points)))
+        return (features.contract(moments) for moments in given_seen)
+
+    moments = together(base.with_reward(features.table(weights)))[1]
+    rows = np.stack([features.contract(moments(alone)) for alone in np.eye(len(demos.sightings))])
+    return rows, curvature(means, weights, features.scale, settings.coordinates(features.d))
 
 
 # ---- Many fits of linear weights over one product, in the same passes: the bootstrap and cross-validation.

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
 import numpy as np
 
 from xmen.engines.distribution import Distribution
 from xmen.engines.exact import ExactDistribution
+from xmen.engines.seen import SeenTogether
 from xmen.methods.runs import Coordinates, FitSettings, Likelihood, LossEstimate, Outcome, Run, Value, warn_of_end
 from xmen.progress import Monitor
 from xmen.rewards.linear import Features, Floats
@@ -20,18 +21,23 @@ from xmen.rewards.neural import NeuralReward
 from xmen.rewards.torch_backend import torch
 from xmen.storage.models import RunState
 
+Seen: TypeAlias = tuple[SeenTogether, Floats]
+"""Demonstrations seen in part, and their weights (n,)."""
+
 
 class DistributionLikelihood(Likelihood):
     """By a distribution's own log Z and expected visits: one dynamic program where the engine is exact.
 
+    A sighting y has log Z_y in place of R, and what is expected given y in place of visits.
     On a device, a neural reward's table and dL/dr do not leave it.
     """
 
     answering: Distribution
 
-    def __init__(self, base: Distribution, demo_visits: Floats) -> None:
+    def __init__(self, base: Distribution, demo_visits: Floats, seen: Seen | None = None) -> None:
         self.answering, self.demo_visits, self.exact = base, demo_visits, base.engine == "exact"
-        self._place = base.place if isinstance(base, ExactDistribution) else None
+        self._seen = seen
+        self._place = base.place if isinstance(base, ExactDistribution) and seen is None else None
         if self._place is not None:
             self._gradient = self._place.gradient(base.weights)
             self._wanted = torch.as_tensor(demo_visits, device=self._place.device)
@@ -40,8 +46,13 @@ class DistributionLikelihood(Likelihood):
         present = self.answering.with_reward(table)
         log_partition, loss_std = present.log_partition(return_std=True)
         visits, visits_std = present.moments(return_std=True)
-        loss = log_partition - float(np.sum(self.demo_visits * table))
-        return LossEstimate(loss, visits - self.demo_visits, loss_std, float(np.linalg.norm(visits_std)), {})
+        loss, wanted = log_partition - float(np.sum(self.demo_visits * table)), self.demo_visits
+        if self._seen is not None:
+            assert isinstance(present, ExactDistribution)
+            together, weights = self._seen
+            log_z, moments = together(present)
+            loss, wanted = loss - float(weights @ log_z), wanted + moments(weights)
+        return LossEstimate(loss, visits - wanted, loss_std, float(np.linalg.norm(visits_std)), {})
 
     def through(self, reward: NeuralReward) -> LossEstimate:
         if self._place is None:

@@ -273,6 +273,7 @@ class Method(Options, ABC):
     takes_every_step: ClassVar[bool] = False  # does all of max_iter iterations, and does not stop before
     plans_with_max_iter: ClassVar[bool] = False  # steps depend on how many there will be: none can be added later
     keeps_fixed: ClassVar[bool] = False  # learns some weights while others are fixed
+    takes_sightings: ClassVar[bool] = False  # learns from demonstrations seen in part
 
     @abstractmethod
     def run(self, task: Task, settings: FitSettings) -> Run[Any]:

@@ -441,9 +441,10 @@ class Layered:
             t = end
         return do.totals(flow)
 
-    def flow(self, with_entropy: bool = False) -> messages.Flow:
-        counts, discounted, entropy, kept = self.uses(with_entropy)
-        return messages.Flow(counts, discounted, self._starts, messages.entropy_of(self._starts) + entropy, kept)
+    def flow(self, with_entropy: bool = False, starts: Floats | None = None) -> messages.Flow:
+        counts, discounted, entropy, kept = self.uses(with_entropy, starts)
+        starts = self._starts if starts is None else starts
+        return messages.Flow(counts, discounted, starts, messages.entropy_of(starts) + entropy, kept)
 
     def log_completions(self, t: int, nodes: NDArray[np.uint32]) -> Floats:
         layer, sweep = self._plan[t], self._sweep()

@@ -40,8 +40,11 @@ class Messages(Protocol):
     def log_partition(self) -> float:
         """log Z."""
 
-    def flow(self, with_entropy: bool = False) -> Flow:
-        """Expected uses of every world edge; the entropy costs a logarithm per edge and action."""
+    def flow(self, with_entropy: bool = False, starts: Floats | None = None) -> Flow:
+        """Expected uses of every world edge; the entropy costs a logarithm per edge and action.
+
+        With `starts`, trajectories begin at the start nodes with these weights, and not as the law says.
+        """
 
     def log_completions(self, t: int, nodes: NDArray[np.uint32]) -> Floats:
         """log beta_t(n), the log-weight of all ways to complete a trajectory that is at n after t actions."""
@@ -215,14 +218,14 @@ class SinglePass(Timeless):
         graph = product.indptr, product.target, np.arange(product.n_edges, dtype=np.uint32)
         self._conditional = sweeps.conditional_weights(graph, log_weight, value, value)
 
-    def flow(self, with_entropy: bool = False) -> Flow:
+    def flow(self, with_entropy: bool = False, starts: Floats | None = None) -> Flow:
         product, (counts, discounted) = self._product, np.zeros((2, len(self._product.world.source)))
-        graph = product.indptr, product.target, product.edge
-        here = begun(product, self._starts)
-        entropy = entropy_of(self._starts) + sweeps.forward_sweep(
+        graph, starts = (product.indptr, product.target, product.edge), self._starts if starts is None else starts
+        here = begun(product, starts)
+        entropy = entropy_of(starts) + sweeps.forward_sweep(
             self._order, graph, self._conditional, self._discount, here, counts, discounted
         )
-        return Flow(counts, discounted, self._starts, entropy, both_kept(product, np.where(product.stops, here, 0.0)))
+        return Flow(counts, discounted, starts, entropy, both_kept(product, np.where(product.stops, here, 0.0)))
 
 
 class HorizonFree(Timeless):
@@ -275,16 +278,17 @@ class HorizonFree(Timeless):
         choice[source[order]] = order  # the last one wins: the heaviest edge of each node
         return _divergence(product, choice, int(np.argmax(weight)))
 
-    def flow(self, with_entropy: bool = False) -> Flow:
-        product, begin = self._product, begun(self._product, self._starts)
+    def flow(self, with_entropy: bool = False, starts: Floats | None = None) -> Flow:
+        product, starts = self._product, self._starts if starts is None else starts
+        begin = begun(product, starts)
         visits: Floats = self._factor.solve_transposed((begin / self._ratio)[:, None])[:, 0] * self._ratio
         through = visits[self._source] * self._conditional
         missed = np.abs(begin + np.bincount(product.target, through, minlength=product.n_nodes) - visits).sum()
         if not missed * self._longest <= TRUSTED * visits.sum():
             raise self._diverges(self._conditional)
         counts = np.bincount(product.edge, weights=through, minlength=len(product.world.source)).astype(np.float64)
-        entropy = entropy_of(self._starts)
+        entropy = entropy_of(starts)
         if with_entropy:
             entropy -= float(through @ np.log(np.where(self._conditional > 0, self._conditional, 1.0)))
         kept = both_kept(product, np.where(product.stops, visits, 0.0))
-        return Flow(counts, counts, self._starts, entropy, kept)
+        return Flow(counts, counts, starts, entropy, kept)

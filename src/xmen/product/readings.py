@@ -6,6 +6,7 @@ log-weight for each of its edges, so that every schedule, on the host or on a de
 """
 
 import math
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -86,56 +87,71 @@ def log_likelihoods(script: Script, walks: Walks) -> Floats:
 
 
 class Reading(NamedTuple):
-    """A product read along a sighting. Every edge is its own world edge, so that each has a weight of its own."""
+    """A product read along sightings. Every edge is its own world edge, so that each has a weight of its own."""
 
     product: Product
     weights: EdgeWeights
     edge: Ints  # the edge of the product that was read, below each edge
     log_factor: Floats  # what is read by each edge
     node: Ints  # the node of the product that was read, below each node
+    place: Ints  # how far each node has read: the state of the machine, those of all sightings in a row
 
     def below(self, product: Product, walks: Walks) -> Walks:
         """Walks through the world of the product that was read."""
         return Walks(product.world, walks.starts, product.edge[self.edge[walks.edges]].astype(np.int32), walks.offsets)
 
+    def under(self, product: Product, weights: EdgeWeights) -> EdgeWeights:
+        """The weights under another reward of the law that was read."""
+        return replace(self.weights, reward=weights.reward[product.edge[self.edge]], rules=weights.rules)
+
 
 EDGE_BYTES = 150  # of an edge while readings are made
 
 
-def read_along(product: Product, weights: EdgeWeights, script: Script) -> Reading:
-    """The product with the machine of a sighting; `weights` are of a joint law."""
-    n, source = product.n_nodes, product.sources()
-    entered, reached = product.state[product.target], np.zeros((script.n, n), dtype=np.bool_)
-    begin = product.starts[script.first[product.state[product.starts]] > -np.inf]
-    for k in script.starts:
-        reached[k, begin] = True
-    pieces, n_edges = list[tuple[Any, Any, Any, Any]](), 0
-    for before, after, factor in script.moves:
-        if before == after:  # and whatever can be reached from there by the same move
-            reached[before] |= distance_to(reached[before], product.target, source) < UNREACHABLE
-        edges = np.flatnonzero(reached[before][source] & (factor[entered] > -np.inf))
-        reached[after, product.target[edges]] = True
-        n_edges += len(edges)
-        MEMORY.require(EDGE_BYTES * n_edges, "a product read along this sighting", EngineError, "Shorten the sighting")
-        pieces.append((before * n + source[edges], after * n + product.target[edges], edges, factor[entered[edges]]))
+def read_along(product: Product, weights: EdgeWeights, scripts: Sequence[Script]) -> Reading:
+    """The product with the machines of sightings, each beside the others; `weights` are of a joint law.
+
+    They keep the law of starts: the factor of position 0 is left to the caller, as every sighting has its own.
+    """
+    n, source, entered = product.n_nodes, product.sources(), product.state[product.target]
+    offsets = np.cumsum([0, *(script.n for script in scripts)]).tolist()
+    reached, starts = np.zeros((offsets[-1], n), dtype=np.bool_), [np.empty(0, dtype=np.int64)]
+    pieces: list[tuple[Any, ...]] = [4 * (starts[0],)]
+    n_edges = 0
+    for script, offset in zip(scripts, offsets, strict=False):
+        begin = product.starts[script.first[product.state[product.starts]] > -np.inf].astype(np.int64)
+        for k in script.starts:
+            reached[offset + k, begin] = True
+            starts.append((offset + k) * n + begin)
+        for move in script.moves:
+            before, after, factor = offset + move.before, offset + move.after, move.log_factor
+            if before == after:  # and whatever can be reached from there by the same move
+                reached[before] |= distance_to(reached[before], product.target, source) < UNREACHABLE
+            along = np.flatnonzero(reached[before][source] & (factor[entered] > -np.inf))
+            ahead = product.target[along].astype(np.int64)
+            reached[after, ahead] = True
+            n_edges += len(along)
+            MEMORY.require(
+                EDGE_BYTES * n_edges, "what was seen here", EngineError, "Use a smaller world or fewer rules"
+            )
+            pieces.append(
+                (before * n + source[along].astype(np.int64), after * n + ahead, along, factor[entered[along]])
+            )
     ids = np.flatnonzero(reached)
-    number = np.empty(script.n * n, dtype=np.int64)
+    number = np.empty(reached.size, dtype=np.int64)
     number[ids] = np.arange(len(ids))
-    ending = np.isin(ids // n, script.ends) & product.accepting[ids % n]
-    parts = [np.concatenate([np.empty(0, dtype=np.int64), *part]) for part in zip(*pieces, strict=True)] or 4 * [
-        ids[:0]
-    ]
-    starts = np.concatenate([k * n + begin.astype(np.int64) for k in script.starts])
-    first = weights.log_start + script.first
-    ends = number[parts[0].astype(np.int64)], number[parts[1].astype(np.int64)]
-    begun = replace(weights, log_start=first), ids % n, number[starts], ending
-    return _assembled(product, *begun, *ends, parts[2].astype(np.int64), parts[3].astype(np.float64))
+    ends = [offset + k for script, offset in zip(scripts, offsets, strict=False) for k in script.ends]
+    ending = np.isin(ids // n, ends) & product.accepting[ids % n]
+    begin_ids, end_ids, edge, log_factor = (np.concatenate(part) for part in zip(*pieces, strict=True))
+    nodes = ids % n, ids // n, number[np.concatenate(starts)], ending
+    return _assembled(product, weights, *nodes, number[begin_ids], number[end_ids], edge, log_factor)
 
 
 def _assembled(
     product: Product,
     weights: EdgeWeights,
     node: Ints,
+    place: Ints,
     starts: Ints,
     ending: NDArray[np.bool_],
     source: Ints,
@@ -153,7 +169,7 @@ def _assembled(
     by_source = np.argsort(number[source], kind="stable")
     indptr = np.concatenate([[0], np.cumsum(np.bincount(number[source], minlength=len(node)))]).astype(np.uint32)
     there, edge, log_factor = number[target[by_source]].astype(np.uint32), edge[by_source], log_factor[by_source]
-    node = node[order]
+    node, place = node[order], place[order]
     whole = replace(
         product,
         state=np.arange(len(node), dtype=np.int32),  # to be known again after pruning
@@ -167,16 +183,15 @@ def _assembled(
         keeps=product.keeps[node],
     )
     kept = whole.pruned(distance_to(whole.accepting, whole.sources(), there))
-    node, edge, log_factor = node[kept.state], edge[kept.edge], log_factor[kept.edge]
+    node, place, edge, log_factor = node[kept.state], place[kept.state], edge[kept.edge], log_factor[kept.edge]
     world, own = copy(product.world), product.edge[edge]
     columns = {name: getattr(world, name)[own] for name in ("source", "action", "target", "probability")}
     vars(world).update(columns)
     numbers = np.arange(len(edge), dtype=np.uint32)
     read = replace(kept, world=world, state=product.state[node], edge=numbers)
     log_dynamics = weights.log_dynamics[own] + log_factor
-    return Reading(
-        read, replace(weights, log_dynamics=log_dynamics, reward=weights.reward[own]), edge, log_factor, node
-    )
+    weights = replace(weights, log_dynamics=log_dynamics, reward=weights.reward[own])
+    return Reading(read, weights, edge, log_factor, node, place)
 
 
 # ---- One way for each trajectory: what is largest, or a logarithm, cannot be summed over several.
@@ -247,5 +262,5 @@ def determined(reading: Reading, product: Product, weights: EdgeWeights, complet
     own = replace(weights, log_start=reading.weights.log_start)
     of_nodes = np.array(nodes, dtype=np.int64)
     ending = read.accepting[of_nodes]
-    where = reading.node[of_nodes], np.array(starts, dtype=np.int64), ending
+    where = reading.node[of_nodes], reading.place[of_nodes], np.array(starts, dtype=np.int64), ending
     return _assembled(product, own, *where, source, target_of, below_each, np.log(columns[:, 3]))

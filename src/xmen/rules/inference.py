@@ -1,6 +1,6 @@
 """RuleInference: which rules over whole trajectories a demonstrator keeps, and how sure that is."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from os import PathLike
@@ -14,7 +14,7 @@ from xmen.constraints.constraint import Constraint, conjunction, require_hard
 from xmen.engines.distribution import as_constraint, check_discount
 from xmen.errors import EngineError, NotFittedError
 from xmen.events import Event
-from xmen.learners.base import Demos, Estimator, Rules
+from xmen.learners.base import Estimator, Rules
 from xmen.learners.xmen import XMEN
 from xmen.machines.tables import CompiledConstraint
 from xmen.methods.demonstrations import gather
@@ -117,7 +117,7 @@ class RuleInference(Estimator):
 
     first_learned: ClassVar[str] = "rules_"
 
-    def fit(self, demos: Demos, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, demos: Iterable[Trajectory], sample_weight: ArrayLike | None = None) -> Self:
         """Find the rules that the demonstrations keep.
 
         Parameters
@@ -182,7 +182,7 @@ class RuleInference(Estimator):
             self._report = report_of(self._search, self._found)
         return self._report
 
-    def score(self, demos: Demos, sample_weight: ArrayLike | None = None) -> float:
+    def score(self, demos: Iterable[Trajectory], sample_weight: ArrayLike | None = None) -> float:
         """The mean log-likelihood under `model_`, in nats; -inf with a demonstration that breaks a rule."""
         self._require_fitted()
         return self.model_.score(demos, sample_weight)

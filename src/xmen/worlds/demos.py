@@ -23,6 +23,7 @@ from xmen.options import require_choice
 from xmen.worlds.mdp import MDP
 from xmen.worlds.names import Given, Names, is_missing, some, whole, words
 from xmen.worlds.network import Network
+from xmen.worlds.sightings import Sighting
 from xmen.worlds.tables import (
     ACTION,
     DEMO,
@@ -138,6 +139,11 @@ def as_trajectories(demos: Any, least: int = 0) -> list[Trajectory]:
     if len(checked) < least:
         raise TrajectoryError("no demonstrations: give at least one trajectory")
     for index, entry in enumerate(checked):
+        if isinstance(entry, Sighting):
+            raise TrajectoryError(
+                f"demonstration {index} is a Sighting, and only complete trajectories can be used here: XMEN and "
+                "MaxEntIRL learn from sightings and score them, with method='exact'"
+            )
         if not isinstance(entry, Trajectory):
             raise TrajectoryError(
                 f"demonstration {index} must be a Trajectory, got {type(entry).__name__} {entry!r:.60}: write "

@@ -197,7 +197,8 @@ class Run(Layered):
         self._lock, self._flows = Lock(), dict[bool, Flow]()
         super().__init__(operations)
 
-    def flow(self, with_entropy: bool = False) -> Flow:
+    def flow(self, with_entropy: bool = False, starts: Floats | None = None) -> Flow:
+        assert starts is None, "the flow of a device is kept"
         with self._lock:
             if with_entropy not in self._flows:
                 counts, discounted, entropy, kept = self.uses(with_entropy)
@@ -248,8 +249,8 @@ class Column:
         """log Z."""
         return float(self._together.run.log_partition[self._column])
 
-    def flow(self, with_entropy: bool = False) -> Flow:
-        flow, k = self._together.run.flow(with_entropy), self._column
+    def flow(self, with_entropy: bool = False, starts: Floats | None = None) -> Flow:
+        flow, k = self._together.run.flow(with_entropy, starts), self._column
         return Flow(flow.counts[:, k], flow.discounted[:, k], flow.starts[:, k], float(flow.entropy[k]), flow.kept)
 
     def log_completions(self, t: int, nodes: NDArray[np.uint32]) -> Floats:
