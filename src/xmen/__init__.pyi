@@ -29,6 +29,7 @@ from .constraints.text import parse_constraint as parse_constraint
 from .engines.choose import distribution as distribution
 from .engines.distribution import Distribution as Distribution, Guarantee as Guarantee
 from .engines.formula import Formula as Formula
+from .engines.repair import Repair as Repair, repair as repair
 from .errors import (
     ConstraintError as ConstraintError,
     ConstraintSyntaxError as ConstraintSyntaxError,

@@ -11,6 +11,7 @@ from xmen.constraints.constraint import Constraint
 from xmen.engines.diagnosis import remark, why_never
 from xmen.engines.distribution import Distribution
 from xmen.engines.exact import ExactDistribution
+from xmen.engines.repair import repair
 from xmen.errors import EngineError, InfeasibleError, InvalidDemonstrationError, ProductTooLargeError, XmenError
 from xmen.events import NO_ACTION, At, Bools, Event
 from xmen.learners.base import Learner
@@ -25,7 +26,7 @@ from xmen.rewards.linear import Floats, read_features, reward_table
 from xmen.rules.inference import RuleInference
 from xmen.worlds import MDP, MOVES, GridWorld, Trajectory
 from xmen.worlds.from_networkx import read_graph
-from xmen.worlds.tables import cost_note, demo_names
+from xmen.worlds.tables import RecordedDemos, cost_note, demo_names
 
 # ---- What a user asked of a fit, and the learner that it makes
 
@@ -258,6 +259,18 @@ def _violations(problem: Problem, index: int, name: str, demo: Trajectory) -> li
         return [broken(None, *impossible) | ({"unfinished": True} if problem.world.unfinished(demo) else {})]
     found = [(name, rule.explain(demo)) for name, rule in problem.rules.items()]
     return [broken(name, why.position, problem.words.say(why)) for name, why in found if why is not None]
+
+
+def mend_demonstrations(problem: Problem, demos: list[Trajectory], violations: list[dict[str, Any]]) -> dict[str, Any]:
+    """All demonstrations, the broken ones as the nearest valid trajectories, and what was changed in each of these."""
+    names, changed = demo_names(demos), list[dict[str, Any]]()
+    mended = RecordedDemos(demos, getattr(demos, "metadata", ()), names)
+    for index in sorted({one["demonstration"] for one in violations}):
+        found = repair(problem.world, problem.constraint, demos[index])
+        mended[index] = found.trajectory
+        edits = list(found.edits) or ["other actions between the same states"]
+        changed.append({"demonstration": index, "name": names[index], "cost": found.cost, "edits": edits})
+    return {"demonstrations": mended, "changed": changed}
 
 
 def count_text(counted: dict[str, Any], name: str) -> str:

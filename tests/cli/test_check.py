@@ -56,6 +56,21 @@ def test_check_names_demonstration_constraint_and_position(folder):
     assert all(len(line) <= 80 for line in result.output.splitlines())
 
 
+def test_check_mends_demonstrations(folder):
+    problem = read_problem("problem.toml")
+    grid = problem.world
+    straight = xm.Trajectory([grid.state((i, i)) for i in range(5)], [2] * 4)
+    good = xm.read_demos("demos.csv")[0]
+    xm.write_demos([good, straight], "bad.jsonl")
+    found = report("check problem.toml bad.jsonl --repair fixed.csv", code=1)["repaired"]
+    assert [(one["demonstration"], len(one["edits"])) for one in found["changed"]] == [(1, found["changed"][0]["cost"])]
+    kept, mended = xm.read_demos("fixed.csv", grid)
+    assert kept == good
+    assert mended == xm.repair(grid, problem.constraint, straight).trajectory
+    assert report("check problem.toml fixed.csv")["demonstrations"]["valid"] == 2
+    assert found["changed"][0]["edits"][0] in run("check problem.toml bad.jsonl --repair fixed.csv").output
+
+
 def test_check_counts_by_rule_and_prints_the_first_of_many(folder):
     grid = read_problem("problem.toml").world
     straight = xm.Trajectory([grid.state((i, i)) for i in range(5)], [2] * 4)

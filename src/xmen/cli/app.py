@@ -126,7 +126,12 @@ def new(
 
 
 @command
-def check(path: ProblemFile, demos: Path | None = DEMOS, as_json: bool = JSON) -> None:
+def check(
+    path: ProblemFile,
+    demos: Path | None = DEMOS,
+    repair: Path | None = Option(None, metavar="FILE", help="Write the demonstrations there, the broken ones mended."),
+    as_json: bool = JSON,
+) -> None:
     """Can the rules hold together, how large is the product, and which rules do demonstrations break, and where.
 
     Exit code 1 when rules contradict each other or a demonstration breaks one, 2 when the demonstrations that the

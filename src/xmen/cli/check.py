@@ -15,12 +15,13 @@ from xmen.errors import EngineError, OracleTimeoutError
 from xmen.oracles import installed_oracles
 from xmen.progress import listening
 from xmen.registry import LEARNERS
+from xmen.worlds.demos import write_demos
 
 Result = TypeVar("Result")
 MOST_SHOWN = 5  # demonstrations in detail; --json has all of them
 
 
-def run_check(path: Path, demos: Path | None, as_json: bool) -> int:
+def run_check(path: Path, demos: Path | None, repair: Path | None, as_json: bool) -> int:
     """Print the report; the exit code says whether all is well."""
     problem = open_problem(path, demos)
     report: dict[str, Any] = {"problem": str(path), "rules": list(problem.rules)}
@@ -35,6 +36,11 @@ def run_check(path: Path, demos: Path | None, as_json: bool) -> int:
     report |= found
     if report["feasible"] is None and report.get("demonstrations", {}).get("valid"):
         report |= {"feasible": True, "message": "a demonstration keeps all rules"}
+    if repair is not None and trajectories and report["feasible"]:
+        with working("mending the demonstrations"):
+            mended = answers.mend_demonstrations(problem, trajectories, report["demonstrations"]["violations"])
+        write_demos(mended["demonstrations"], repair, problem.world)
+        report["repaired"] = {"file": str(repair), "changed": mended["changed"]}
     with working("asking what a policy can promise"):
         report["policy"] = answers.check_promise(problem, report["feasible"])
     broken = bool(report.get("demonstrations", {}).get("violations"))
@@ -87,6 +93,10 @@ def _print_check(report: dict[str, Any]) -> None:
         facts["demonstrations"] = f"not checked: {demos['file']} is missing"
     elif demos:
         facts["demonstrations"] = f"{demos['valid']} of {demos['number']} in {demos['file']} keep all rules"
+    if "repaired" in report:
+        facts["repaired"] = (
+            f"{len(report['repaired']['changed'])} demonstrations, all of them in {report['repaired']['file']}"
+        )
     print_facts(facts)
     broken, violations = demos.get("broken", []), demos.get("violations", [])
 
@@ -102,6 +112,9 @@ def _print_check(report: dict[str, Any]) -> None:
         rules = [one["constraint"] or f"{what(one)}: {one['message']}" for one in violations]
         lost = [(one["name"], rule, one["position"]) for one, rule in zip(violations, rules, strict=True)]
         print_table("one by one", ["demonstration", "rule", "lost at position"], lost, most=MOST_SHOWN)
+    if changed := report.get("repaired", {}).get("changed"):
+        edits = [(one["name"], edit) for one in changed for edit in one["edits"]]
+        print_table("what was changed", ["demonstration", "edit"], edits)
     print_notes(report["notes"])
 
 
