@@ -272,3 +272,23 @@ def test_engines_that_cannot_say_which_can():
         exact.seen([0, None])
     with pytest.raises(xm.XmenError, match="for networks"):
         exact.seen(xm.Sighting(5 * [None], start=0))
+
+
+def test_rejection_from_the_posterior_of_the_relaxation():
+    """The bound on revisits is left to reject; estimates are compared in their standard errors."""
+    grid = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), horizon=8)
+    reward = np.random.default_rng(0).normal(size=(9, 4))
+    exact = xm.distribution(grid, xm.no_revisit(), reward, engine="exact")
+    reject = xm.distribution(grid, xm.no_revisit(), reward, engine="reject", max_nodes=40, seed=0)
+    assert reject.sizes()["rejecting"]
+    for seen in (xm.Sighting([None, (1, 0), None], more=True), xm.Sighting([(0, 0), (1, 1), (2, 2)], each=0.4)):
+        one, other = exact.seen(seen), reject.seen(seen)
+        error = math.hypot(reject.log_partition(return_std=True)[1], other.log_partition(return_std=True)[1])
+        assert reject.log_seen(seen) == pytest.approx(exact.log_seen(seen), abs=5 * error)
+        visits, errors = other.visits(return_std=True)
+        assert (np.abs(visits - one.visits()) <= 5 * errors + 1e-9).all()
+        assert other.entropy() == pytest.approx(one.entropy(), abs=0.2)
+        assert other.best(3) == one.best(3)
+        assert other.log_prob(one.mode()) == pytest.approx(one.log_prob(one.mode()), abs=5 * error)
+        assert all(one.log_prob(tau) > -math.inf for tau in other.sample(50, seed=0))
+    assert reject.log_seen(xm.Sighting([(2, 2)])) == -math.inf

@@ -25,7 +25,7 @@ from xmen.product.graph import DEFAULT_MAX_NODES, Product
 from xmen.progress import tell
 from xmen.rewards import Floats, Reward
 from xmen.sharing import once
-from xmen.worlds import MDP, EdgeWeights, Trajectory, Walks
+from xmen.worlds import MDP, EdgeWeights, Sighting, Trajectory, Walks
 from xmen.worlds.names import some
 from xmen.worlds.walks import require_count
 
@@ -217,12 +217,26 @@ class RejectDistribution(Estimating):
                 "Use engine='xor', raise max_nodes so that more is multiplied in, or loosen a constraint."
             )
 
+    def _scores(self, walks: Walks) -> Floats:
+        """The log-weight of each walk (n,)."""
+        return self.law.scores(walks)
+
+    def seen(self, sighting: Sighting) -> Distribution:
+        from xmen.engines.seen import RejectPosterior  # which is made of this
+
+        return RejectPosterior(self, (sighting,))
+
+    def log_seen(self, sighting: Sighting) -> float:
+        if self.relaxed.log_seen(sighting) == -np.inf:
+            return -np.inf
+        return float(self.seen(sighting).log_partition() - self.log_partition())
+
     @once
     def _sums(self) -> tuple[int, int, Floats]:
         """A fixed number of relaxed draws, how many were valid, and the sums of their values and of their squares."""
         n_drawn, n_valid, sums = 0, 0, np.zeros((2, 1))
         for walks, valid in self.checked(np.random.default_rng(self._estimate_seed)):
-            values = walk_values(walks[valid], self.weights, self.law.scores(walks[valid]))
+            values = walk_values(walks[valid], self.weights, self._scores(walks[valid]))
             n_drawn, n_valid = n_drawn + len(walks), n_valid + int(valid.sum())
             sums = sums + np.concatenate([values.sum(axis=0), values.power(2).sum(axis=0)])
             if n_drawn >= ESTIMATE_DRAWS and n_valid:

@@ -14,6 +14,7 @@ from xmen.constraints.constraint import conjunction, units
 from xmen.engines.diagnosis import multiply
 from xmen.engines.distribution import Distribution
 from xmen.engines.exact import ExactDistribution
+from xmen.engines.reject import RejectDistribution
 from xmen.errors import EngineError, InfeasibleError, Message, ProductTooLargeError, TrajectoryError, XmenError, joined
 from xmen.machines.tables import CompiledConstraint, release, require_valid
 from xmen.options import require_whole
@@ -26,6 +27,7 @@ from xmen.rewards import Floats, Reward
 from xmen.sharing import once
 from xmen.worlds import MDP, EdgeWeights, Sighting, Trajectory, Walks
 
+MOST_RANKED = 20_000  # trajectories among which those that keep all rules are looked for
 LOST = 1e-10  # nats of log Z in trajectories that are next to impossible
 
 
@@ -187,6 +189,38 @@ def given_sightings(prior: ExactDistribution, sightings: tuple[Sighting, ...]) -
     if found.log_seen_mass == -math.inf:
         raise explain_unseen(prior.product, sightings[-1])
     return found
+
+
+class RejectPosterior(RejectDistribution):
+    """The relaxation's exact posterior, rejecting with the other rules: what they refuse is as unlikely as before."""
+
+    def __init__(self, prior: RejectDistribution, sightings: tuple[Sighting, ...]) -> None:
+        super().__init__(prior.relaxation, prior.law, prior._rng, prior.time_limit)
+        self.prior, self.sightings = prior, sightings
+        self.relaxed: Posterior = given_sightings(prior.relaxed, sightings)
+
+    def _scores(self, walks: Walks) -> Floats:
+        return super()._scores(walks) + self.relaxed._log_likelihoods(walks)
+
+    def score(self, trajectory: Trajectory) -> float:
+        return float(self._scores(Walks.of(self.world, [trajectory]))[0])
+
+    def best(self, k: int) -> list[Trajectory]:
+        """The valid ones among the best of the relaxation, of which more and more are asked for."""
+        rule, n = self.constraint, 2 * require_whole("k of best(k)", k, least=0) + 10
+        while n <= MOST_RANKED:
+            ranked = self.relaxed.best(n)
+            found = [tau for tau in ranked if rule is None or rule.accepts(tau)][:k]
+            if len(found) == k or len(ranked) < n:
+                return found
+            n *= 4
+        raise EngineError(f"fewer than {k} of the {n // 4:,} best keep the rules that reject: raise max_nodes.")
+
+    def seen(self, sighting: Sighting) -> RejectPosterior:
+        return RejectPosterior(self.prior, (*self.sightings, sighting))
+
+    def with_reward(self, reward: Reward | ArrayLike | None) -> RejectPosterior:
+        return RejectPosterior(self.prior.with_reward(reward), self.sightings)
 
 
 # ---- Many sightings at once: their readings are one product, with starts of its own for each of them
