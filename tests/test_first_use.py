@@ -51,7 +51,6 @@ def test_records_are_demonstrations():
     [
         (lambda: xm.distribution(GRID, None, np.zeros(9)), "np.tile(reward, (4, 1)).T"),
         (lambda: xm.XMEN(GRID, features=FEATURES[:, :, 0]).fit(DEMOS), "features[:, :, None]"),
-        (lambda: xm.XMEN(GRID, features=FEATURES[:, 0]).fit(DEMOS), "np.repeat(features[:, None, :], 4, axis=1)"),
         (lambda: xm.XMEN(GRID, features={"steps": FEATURES[:, :, 0]}).fit(DEMOS), "np.stack([...], axis=2)"),
         (lambda: xm.XMEN(GRID).fit([(DEMOS[0].states, DEMOS[0].actions)]), "xm.Trajectory(states, actions)"),
     ],
@@ -60,3 +59,17 @@ def test_near_misses_say_what_to_write(make, offered):
     with pytest.raises(xm.XmenError) as caught:
         make()
     assert offered in str(caught.value)
+
+
+@pytest.mark.parametrize("learner", [xm.XMEN, xm.MaxEntIRL, xm.CausalXMEN])
+def test_features_of_states_are_those_of_all_actions_there(learner, tmp_path):
+    grid = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), moves=("up", "right"))
+    of_states = np.random.default_rng(0).normal(size=(9, 3))
+    of_both = np.repeat(of_states[:, None, :], 2, axis=1)
+    demos = xm.distribution(grid, None, of_both @ [1.0, -0.5, 0.2], seed=0).sample(50)
+    short, long = (learner(grid, features=one, l2=0.1, seed=0).fit(demos) for one in (of_states, of_both))
+    assert np.array_equal(short.weights_, long.weights_)
+    short.save(tmp_path / "model")
+    assert np.array_equal(xm.load(tmp_path / "model").weights_, long.weights_)
+    with pytest.raises(xm.RewardError, match="if of states"):
+        learner(grid, features=of_states[:, :2]).fit(demos)

@@ -132,7 +132,8 @@ def test_paws_and_cells_are_both_close_to_exact():
     d = xm.distribution(grid, None, reward, engine="xor", oracle="listed", cell_size=8, delta=1.19, seed=0)
     statistic, critical = chi_square(d.sample(4000, seed=1), exact, 1e-4)
     assert statistic < critical
-    samples, plan, info = d.sample_paws(1500, seed=2)
+    drawn = d.sample_paws(1500, seed=2)
+    samples, plan, info = drawn.trajectories, drawn.plan, drawn.info
     assert plan.delta <= 1.19
     # A cell that is read to its end costs one call more than it has solutions, a cell that overflows does not.
     assert info.n_points < info.n_queries <= info.n_points + info.n_cells

@@ -96,11 +96,29 @@ def test_what_it_cannot_do_is_said(tmp_path):
         xm.load(tmp_path / "model").bootstrap(2)
     with pytest.raises(xm.EngineError, match="l2 is a number, 0 or more"):
         model.cross_validate([-1.0])
+
+
+def test_demonstrations_with_tasks_of_their_own_are_fitted_one_by_one():
+    """In a network, and given the start: each resample and each part is what a fit with these counts gives."""
+    grid, rules, features, demos = task()
     network, of_streets, trips = city(11, n_trips=20)
-    with pytest.raises(xm.EngineError, match="each of them has other tasks"):
-        xm.XMEN(network, features=of_streets).fit(trips).bootstrap(2)
-    with pytest.raises(xm.EngineError, match="each of them has other tasks"):
-        xm.XMEN(grid, rules, features, given="start").fit(demos).bootstrap(2)
+    cases = (
+        (xm.XMEN(network, features=of_streets, l2=0.05), trips),
+        (xm.XMEN(grid, rules, features, given="start", l2=0.05), demos),
+    )
+    for model, shown in cases:
+        found = model.fit(shown).bootstrap(2, seed=5)
+        counts = np.random.default_rng(5).multinomial(len(shown), np.full(len(shown), 1 / len(shown)), size=2)
+        for weights, row in zip(found, counts, strict=True):
+            alone = type(model)(**model.get_params(deep=False)).fit(shown, sample_weight=row)
+            np.testing.assert_allclose(weights, alone.weights_, atol=1e-3)
+        scores = model.cross_validate([0.05, 5.0], 2)
+        half = np.sort(np.arange(len(shown)) % 2)
+        for penalty, part in ((0, 0), (1, 1)):
+            settings = model.get_params(deep=False) | {"l2": [0.05, 5.0][penalty]}
+            others, held = ([shown[k] for k in np.flatnonzero(where)] for where in (half != part, half == part))
+            expected = type(model)(**settings).fit(others).score(held)
+            np.testing.assert_allclose(scores[penalty, part], expected, atol=1e-3)
 
 
 def test_resamples_without_an_optimum_are_counted():

@@ -9,6 +9,7 @@ import sys
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.utils.env_checker import check_env
 
 import xmen as xm
 from policies.histories import History, Solved, best_chance, solve
@@ -104,6 +105,21 @@ def test_a_shielded_environment_is_pickled() -> None:
     again = pickle.loads(pickle.dumps(shielded))
     for action in (0, 1, 2):
         assert str(shielded.step(action)) == str(again.step(action))
+
+
+@pytest.mark.filterwarnings("ignore:.*different from the unwrapped version")
+@pytest.mark.parametrize("validity", ["sure", "best"])
+def test_a_shielded_environment_passes_gymnasiums_check_and_has_the_mask_that_maskable_ppo_asks_for(validity) -> None:
+    env = gymnasium.make("FrozenLake-v1", is_slippery=validity == "best")
+    lake = xm.MDP.from_gymnasium(env, horizon=30)
+    shielded = xm.shield(lake, xm.never(xm.at(5)), validity).wrap(env, seed=0)
+    check_env(shielded, skip_render_check=True)
+    _, info = shielded.reset(seed=1)
+    masks = shielded.action_masks()
+    assert masks.dtype == np.bool_
+    assert np.array_equal(masks, info["action_mask"])
+    masks[:] = False  # a copy
+    assert shielded.action_masks().any()
 
 
 def test_misuse_is_explained() -> None:

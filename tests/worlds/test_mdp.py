@@ -95,6 +95,26 @@ def test_rows_can_be_arrays_generators_and_fractions() -> None:
     np.testing.assert_array_equal(MDP(3, 1, floats, start=[1, 0, 0], terminal={2}).transitions, expected)
 
 
+@pytest.mark.parametrize("axes", [(0, 1, 2), (1, 0, 2)], ids=["by state", "by action"])
+def test_rows_can_be_a_dense_table_by_state_or_by_action(axes: tuple[int, int, int]) -> None:
+    rows = [(0, 0, 1, 1.0), (0, 1, 2, 1.0), (1, 0, 2, 0.75), (1, 0, 0, 0.25)]
+    table = np.zeros((3, 2, 3))
+    for s, a, t, p in rows:
+        table[s, a, t] = p
+    given, dense = (MDP(3, 2, one, start=0, terminal=[2], horizon=5) for one in (rows, table.transpose(axes)))
+    for name in ("source", "action", "target", "probability"):
+        assert np.array_equal(getattr(given, name), getattr(dense, name))
+
+
+def test_a_dense_table_of_another_shape_or_that_could_be_either_is_refused() -> None:
+    with pytest.raises(WorldError, match=r"shape \(3, 3, 2\).*\(3, 2, 3\) by state.*\(2, 3, 3\) by action"):
+        MDP(3, 2, np.zeros((3, 3, 2)), start=0, terminal=[2])
+    with pytest.raises(WorldError, match=r"may be by state.*np.argwhere"):
+        MDP(2, 2, np.full((2, 2, 2), 0.5), start=0, terminal=[1])
+    with pytest.raises(WorldError, match="the probability is -1"):
+        MDP(2, 1, np.array([[[0.0, -1.0]], [[0.0, 0.0]]]), start=0, terminal=[1])
+
+
 def test_arrays_are_read_only_also_after_pickling() -> None:
     world = MDP(3, 1, CHAIN, start=0, terminal=[2])
     for copy in (world, pickle.loads(pickle.dumps(world))):

@@ -209,6 +209,14 @@ def _try_to_list(compiled: CompiledConstraint, oracle: str) -> Walks | None:
     return walks
 
 
+class PawsSamples(NamedTuple):
+    """What `sample_paws` drew: trajectories, the parameters of the sampler, and what the draws cost."""
+
+    trajectories: list[Trajectory]
+    plan: PawsPlan
+    info: Info
+
+
 class XorDistribution(Estimating):
     """Samples from hash cells within `guarantee.delta`; estimates from whole cells with standard errors."""
 
@@ -281,7 +289,7 @@ class XorDistribution(Estimating):
         self._spend(spent)
         return release(self.hashed.decoder.decode(rows[:, : self.hashed.decoder.width]), self.law.compiled)
 
-    def sample_paws(self, n: int, seed: Seed = None, **choices: Any) -> tuple[list[Trajectory], PawsPlan, Info]:
+    def sample_paws(self, n: int, seed: Seed = None, **choices: Any) -> PawsSamples:
         """n samples by the paper's own sampler under the same guarantee, its parameters, and what it cost."""
         wanted, rng, hashed = require_count(n, self.world), self._generator(seed), self.hashed
         low, high = hashed.log_range(self.weights, self.relaxation.product)
@@ -291,7 +299,7 @@ class XorDistribution(Estimating):
         embedding = hashed.embedding(self.weights, plan.levels(high))
         k, searched = sampling.find_level(embedding, plan, rng)
         rows, spent = sampling.sample_paws(embedding, plan, k, wanted, rng)
-        return release(hashed.decoder.decode(rows), self.law.compiled), plan, searched + spent
+        return PawsSamples(release(hashed.decoder.decode(rows), self.law.compiled), plan, searched + spent)
 
     def __repr__(self) -> str:
         decoder = self.hashed.decoder

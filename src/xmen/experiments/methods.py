@@ -224,7 +224,7 @@ def generate(name: str, model: Any, n: int, seed: int) -> list[xm.Trajectory]:
     asked: Any = {"engine": "xor", "oracle": model.oracle, "delta": 1.03, "failure": 0.05}  # of the paper's fit
     d: Any = xm.distribution(model.world, model.constraint, model.reward_, **asked)
     n = n if name == "paper" else n // 10
-    pool = d.sample_paws(n, seed=seed, thinned=True)[0]
+    pool = d.sample_paws(n, seed=seed, thinned=True).trajectories
     return [pool[i] for i in np.random.default_rng(seed).integers(n, size=n)]
 
 

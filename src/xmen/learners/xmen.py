@@ -1,13 +1,15 @@
 """X-MEN: maximum-entropy inverse reinforcement learning under hard constraints, with three ways to the gradient."""
 
 import ast
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from threadpoolctl import threadpool_limits
 
 from xmen.constraints.constraint import require_hard, usual_rules
 from xmen.constraints.occurrence import never
@@ -17,6 +19,7 @@ from xmen.engines.settings import EngineSettings
 from xmen.engines.trips import RejectTrips, TripEngine, edge_rewards, have_a_way
 from xmen.errors import (
     EngineError,
+    LearningWarning,
     LuckWarning,
     Message,
     NotFittedError,
@@ -244,7 +247,7 @@ class MaximumEntropy(GradientLearner):
     def bootstrap(
         self, n: int = 200, demos: Demos | None = None, sample_weight: ArrayLike | None = None, seed: Seed = None
     ) -> Floats:
-        """Linear weights fitted to resamples of the demonstrations, all in the same passes over one product.
+        """Linear weights fitted to resamples of the demonstrations, in a world all in the same passes over one product.
 
         Their spread is how far the weights would move with other demonstrations, whatever the likelihood looks like. On
         a device sixteen resamples share a pass.
@@ -266,7 +269,7 @@ class MaximumEntropy(GradientLearner):
         Raises
         ------
         EngineError
-            Where the reward is not linear, and on a network or given the start: there a resample changes the tasks.
+            Where the reward is not linear, or not exactly learned.
 
         Examples
         --------
@@ -282,8 +285,10 @@ class MaximumEntropy(GradientLearner):
         task = self._refit_task("bootstrap(n, demos)", demos, sample_weight)
         rng = generator(self.seed if seed is None else seed)
         counts = rng.multinomial(len(task.demos), task.demos.weights, size=n)
-        settings = self._fit_settings()
-        return refit(task, settings, self.weights_, counts / len(task.demos), [settings.l2] * len(counts))[0]
+        settings, shares = self._fit_settings(), counts / len(task.demos)
+        if self._has_tasks():
+            return np.stack([model.weights_ for model in self._fits(task.demos, shares, [settings.l2] * n)])
+        return refit(task, settings, self.weights_, shares, [settings.l2] * n)[0]
 
     def cross_validate(
         self,
@@ -334,10 +339,29 @@ class MaximumEntropy(GradientLearner):
         weighed = (rows * task.demos.weights for rows in (held, ~held))
         held_out, others = (np.tile(rows / rows.sum(axis=1, keepdims=True), (len(l2), 1)) for rows in weighed)
         penalties = [one for one in l2 for _ in held]
-        theta, log_z, rows = refit(task, self._fit_settings(), self.weights_, others, penalties)
-        scores = rows @ theta.T + task.demos.walks.scores(task.law().weights)[:, None] - log_z
-        found: Floats = np.sum(held_out * scores.T, axis=1).reshape(len(l2), parts)
+        if self._has_tasks():
+            fits = self._fits(task.demos, others, penalties)
+            scores = np.stack([model._log_likelihoods(task.demos)[0] for model in fits])
+        else:
+            theta, log_z, rows = refit(task, self._fit_settings(), self.weights_, others, penalties)
+            scores = (rows @ theta.T + task.demos.walks.scores(task.law().weights)[:, None] - log_z).T
+        found: Floats = np.sum(held_out * scores, axis=1).reshape(len(l2), parts)
         return found
+
+    def _has_tasks(self) -> bool:
+        """Whether demonstrations have tasks of their own, starts or goals, which change with their weights."""
+        return isinstance(self.world, Network) or self.given is not None
+
+    def _fits(self, demos: Demonstrations, shares: Floats, l2: Sequence[ArrayLike]) -> Iterator[Self]:
+        """A fit of its own for each row of weights of the demonstrations, and its penalty."""
+        settings = self.get_params(deep=False) | {"callback": None, "checkpoint": None, "validation": None}
+        for weights, penalty in zip(shares, l2, strict=True):
+            model = type(self)(**{**settings, "l2": penalty, "warm_start": False})
+            model._validation = None
+            with warnings.catch_warnings(), threadpool_limits(1, user_api="blas"):
+                warnings.simplefilter("ignore", LearningWarning)  # they were said of the fit itself
+                model._fit(replace(demos, weights=weights))
+            yield model
 
     def _refit_task(self, call: str, demos: Demos | None, sample_weight: ArrayLike | None) -> Task:
         """What a fitted model is fitted to again; `call` is how its user gives demonstrations not at hand."""
@@ -346,10 +370,6 @@ class MaximumEntropy(GradientLearner):
         require_hard(self._rule(), name)
         if not isinstance(self.reward_, LinearReward):
             raise EngineError(f"{name} is of linear weights; this reward is a {type(self.reward_).__name__}.")
-        if isinstance(self.world, Network) or self.given is not None:
-            what = f"{name} shares one product among its fits, and here each of them has other tasks"
-            other = "fit(demos, sample_weight=counts) fits one of them, and summary() has robust standard errors"
-            raise EngineError(f"{what}: {other}.")
         found = vars(self).get("_fitted_on") if demos is None else self._gather(demos, sample_weight)
         if found is None:
             raise NotFittedError(f"the demonstrations of this model are not at hand: give {call}.")

@@ -6,14 +6,16 @@ import gymnasium
 import numpy as np
 
 from xmen.engines.distribution import Seed, generator
+from xmen.events import Bools
 from xmen.policies.policy import Shield
 
 
-class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
+class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.RecordConstructorArgs):
     """Lets through what the shield allows, and puts an allowed action in the place of any other."""
 
     def __init__(self, env: Any, shield: Shield, seed: Seed) -> None:
-        super().__init__(env)
+        gymnasium.utils.RecordConstructorArgs.__init__(self, shield=shield, seed=seed)
+        gymnasium.Wrapper.__init__(self, env)
         self.shield, self._draws = shield, generator(seed)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
@@ -31,6 +33,10 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         self.shield.step(done, observation)
         over = truncated or (self.shield.done and not terminated)
         return observation, reward, terminated, over, self._shown(info, observation, done != int(action))
+
+    def action_masks(self) -> Bools:
+        """Which actions are allowed now, shape (n_actions,), as MaskablePPO of sb3-contrib asks for it."""
+        return self._mask.copy()
 
     def _shown(self, info: dict[str, Any], observation: Any, shielded: bool) -> dict[str, Any]:
         self._mask = self.shield.mask(observation)

@@ -247,7 +247,7 @@ class RuleFeatures(Features):
 
 
 def read_features(features: Any, world: Transitions) -> Features:
-    """Features (n_states, n_actions, d), or sparse ones, checked against the world; None is one-hot states."""
+    """Features (n_states, n_actions, d) or of states (n_states, d), or sparse ones, checked; None is one-hot states."""
     if features is None:
         return StateFeatures(world)
     if isinstance(features, Mapping):
@@ -271,12 +271,14 @@ def _read_dense(features: Any, world: Transitions) -> Features:
         return DenseFeatures(array)
     hint = ""
     if array.shape == shape:
-        hint = " These are those of one feature: write features[:, :, None]."
-    elif array.ndim == 2 and array.shape[0] == world.n_states:
-        hint = f" These are those of states: write np.repeat(features[:, None, :], {world.n_actions}, axis=1)."
+        of_states = f"np.repeat(features[:, None, :], {world.n_actions}, axis=1)"
+        hint = f" If they are of one feature write features[:, :, None], if of states {of_states}."
+    elif array.ndim == 2 and array.shape[0] == world.n_states and array.shape[1]:
+        return DenseFeatures(np.repeat(array[:, None, :], world.n_actions, axis=1))
     raise RewardError(
         f"features have shape {array.shape}, but the world has {world.n_states} states and {world.n_actions} "
-        f"actions: give an array of shape ({world.n_states}, {world.n_actions}, d) with d of 1 or more.{hint}"
+        f"actions: give an array of shape ({world.n_states}, {world.n_actions}, d) with d of 1 or more, or of states "
+        f"({world.n_states}, d).{hint}"
     )
 
 

@@ -106,8 +106,9 @@ class MDP(Transitions):
     n_actions
         The number of actions A. Actions are 0 to A - 1.
     transitions
-        Rows (state, action, next_state, probability), or an array of shape (n, 4). Rows of the same state, action and
-        next state are added. An action without rows is not available in that state. Rows that leave a terminal state
+        Rows (state, action, next_state, probability), or an array of shape (n, 4); or a dense table of probabilities of
+        shape (S, A, S) or (A, S, S), the last axis the next state. Rows of the same state, action and next state are
+        added. An action without rows is not available in that state. Rows that leave a terminal state
         are dropped.
     start
         The state in which every trajectory starts, or a probability vector of shape (S,).

@@ -97,7 +97,9 @@ class Columns(NamedTuple):
 
 
 def read_rows(transitions: Any, n_states: int, n_actions: int) -> Columns:
-    """Rows (state, action, next_state, probability), checked one by one; errors name the row."""
+    """Rows (state, action, next_state, probability), or a dense table, checked one by one; errors name the row."""
+    if getattr(transitions, "ndim", 2) == 3:
+        transitions = _rows_of_dense(np.asarray(transitions), n_states, n_actions)
     table = _as_table(transitions)
     for column, limit in enumerate((n_states, n_actions, n_states, np.inf)):
         values = table[:, column]
@@ -112,6 +114,21 @@ def read_rows(transitions: Any, n_states: int, n_actions: int) -> Columns:
             raise WorldError(f"transition row {wrong[0]} ({shown}): {name} is {values[wrong[0]]:.12g}, {expected}")
     source, action, target = (table[:, column].astype(np.int32) for column in range(3))
     return Columns(source, action, target, table[:, 3])
+
+
+def _rows_of_dense(table: NDArray[Any], n_states: int, n_actions: int) -> NDArray[np.float64]:
+    """The rows of a table (S, A, S) or (A, S, S), whichever of the two it is."""
+    by_state, by_action = (n_states, n_actions, n_states), (n_actions, n_states, n_states)
+    if table.shape not in (by_state, by_action):
+        expected = f"{by_state} by state, action and next state, or {by_action} by action, state and next state"
+        raise WorldError(f"transitions have shape {table.shape}; expected rows {FIELDS}, or a table {expected}")
+    if n_states == n_actions:
+        raise WorldError(
+            f"transitions of shape {table.shape} may be by state, action and next state, or by action, state and next "
+            "state: give rows, np.array([(s, a, t, p[s, a, t]) for s, a, t in np.argwhere(p)])"
+        )
+    places, order = np.argwhere(table), (0, 1, 2) if table.shape == by_state else (1, 0, 2)
+    return np.column_stack([places[:, order], table[tuple(places.T)]])
 
 
 def normalise(
