@@ -8,13 +8,11 @@ import pytest
 
 import xmen as xm
 from reference import exact_distribution
-from strategies import cases, random_formula, random_world
+from strategies import build, cases, random_formula, random_world
 from xmen.constraints.arithmetic import LinearComparison
-from xmen.constraints.constraint import conjunction
 from xmen.constraints.repetition import NoRecentRevisit, NoRevisit
 from xmen.encoding import trajectories as machines
-from xmen.encoding.trajectories import COMPACT, Encoding, list_machine
-from xmen.encoding.walks import WalkLiterals
+from xmen.encoding.trajectories import COMPACT, Encoding
 
 
 def all_models(formula, most):
@@ -88,19 +86,17 @@ def test_models_are_valid_trajectories_in_any_world(block):
 
 @pytest.mark.parametrize("timed", [False, True])
 def test_models_are_valid_trajectories_in_acyclic_worlds(timed):
-    kinds = set()
     for seed in range(cases(60)):
         rng = np.random.default_rng(seed)
         world = acyclic_world(rng)
         description, constraint = random_formula(rng, world.n_states, world.n_actions, depth=int(rng.integers(0, 3)))
         check(world, description, constraint, timed)
-        kinds.add(Encoding(world, None, timed).decoder.kind)
-    assert kinds == ({"bits"} if timed else {"states", "edges"})
 
 
 def test_compact_encodings_agree_with_their_machines(monkeypatch):
     """With listing switched off for them, all kinds in the table take their compact forms."""
     monkeypatch.setattr(machines, "COMPACT_ABOVE", 0)
+    monkeypatch.setattr(machines, "MAX_ROWS", 0)
     tried = set()
     for seed in range(cases(150)):
         rng = np.random.default_rng(10_000 + seed)
@@ -112,19 +108,68 @@ def test_compact_encodings_agree_with_their_machines(monkeypatch):
     assert tried == set(COMPACT) == {NoRevisit, LinearComparison}
 
 
-def test_a_counter_of_one_place_does_not_go_over_all_moves(monkeypatch):
-    """Thousands of them on a large world are written in seconds: each asks for the moves that it counts."""
-    monkeypatch.setattr(machines, "COMPACT_ABOVE", 10)
-    asked = []
-    between = WalkLiterals.between
-    monkeypatch.setattr(WalkLiterals, "between", lambda *call: asked.append(call[2:]) or between(*call))
-    grid = xm.GridWorld(8, 8, start=(0, 0), goal=(7, 7), moves=("up", "right"))
-    rules = [xm.count(grid.at(grid.cell(state))) <= 1 for state in range(63)]
-    without, encoding = Encoding(grid, None).formula, Encoding(grid, conjunction(rules)).formula
-    assert encoding.n_clauses - without.n_clauses < 10 * len(rules)
-    assert not asked
-    assert list_machine(Encoding(grid, None).places, rules[0], 63) is None  # one state at each of 64 stations: too many
-    assert list_machine(Encoding(grid, None).places, rules[0], 200) is not None
+def test_rules_that_only_count_read_the_same_in_any_order(monkeypatch):
+    """Both forms, over the places of an event and over the stations of the machine, have the valid trajectories."""
+    direct, order = 0, machines.in_any_order
+    for seed in range(cases(80)):
+        rng = np.random.default_rng(30_000 + seed)
+        world = random_world(rng) if seed % 2 else acyclic_world(rng)
+        description, constraint = random_formula(rng, world.n_states, world.n_actions, depth=int(rng.integers(0, 3)))
+        found = []
+        monkeypatch.setattr(
+            machines, "in_any_order", lambda *call, found=found: found.append(order(*call)) or found[-1]
+        )
+        check(world, description, constraint, timed=None)
+        if any(literal is not None for literal in found):
+            direct += 1
+            monkeypatch.setattr(machines, "in_any_order", lambda *call: None)
+            check(world, description, constraint, timed=None)
+    assert direct > cases(40)
+
+
+SAME = {
+    "places": lambda a, b: xm.count(a) + xm.count(b) <= 1,
+    "events": lambda a, b: xm.count(a | b) <= 1,
+    "visits": lambda a, b: xm.at_most(1, xm.visit(a), xm.visit(b)),
+    "not both": lambda a, b: ~(xm.visit(a) & xm.visit(b)),
+    "one never": lambda a, b: xm.never(a) | xm.never(b),
+    "follows": lambda a, b: xm.visit(a) >> ~xm.visit(b),
+    "temporal": lambda a, b: xm.ltlf("!(F a & F b)", a=a, b=b),
+}
+
+
+@pytest.mark.parametrize("spelling", SAME)
+def test_a_forbidden_pair_is_one_clause_however_it_is_written(spelling):
+    grid = xm.GridWorld(5, 5, start=(0, 0), goal=(4, 4), moves=("up", "right"))
+    without = Encoding(grid, None).formula
+    formula = Encoding(grid, SAME[spelling](grid.at((1, 2)), grid.at((3, 3)))).formula
+    assert formula.n_variables - without.n_variables <= 2
+    assert formula.n_clauses - without.n_clauses <= 8
+    if spelling in ("visits", "not both", "one never", "follows"):
+        assert formula.n_variables == without.n_variables
+
+
+@pytest.mark.parametrize("event", ["at", "doing", "both", "otherwise"])
+def test_whether_and_how_often_take_no_machine(event, monkeypatch):
+    """Also of events that depend on the move, and at the last position, where there is none."""
+    monkeypatch.setattr(machines, "list_machine", None)
+    grid = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), moves=("up", "right"))
+    e = {
+        "at": ("at", (1, 4, 8)),
+        "doing": ("doing", (0,)),
+        "both": ("both", ("doing", (0,)), ("at", (0, 1, 3))),
+        "otherwise": ("otherwise", ("doing", (0,))),
+    }[event]
+    one = (1, ("count", e))
+    leaves = [
+        ("visit", e),
+        ("never", e),
+        ("always", e),
+        *(("linear", (one,), op, k) for op in ("<=", "==", ">", "!=") for k in (0, 1, 2, 4)),
+    ]
+    for timed in (False, True):
+        for leaf in leaves:
+            check(grid, leaf, build(leaf), timed)
 
 
 def test_a_weaker_rule_past_the_cap_is_not_encoded_as_the_stronger(monkeypatch):

@@ -90,7 +90,8 @@ def test_estimates_agree_with_the_exact_engine(oracle):
         assert 0 < std < 0.5
         assert abs(log_z - exact.log_partition()) < 5 * std
         visits, errors = d.visits(return_std=True)
-        assert np.all(np.abs(visits - exact.visits()) <= 6 * errors + 1e-9)
+        # Of what one trajectory in 400 does, cells may meet a copy or none: its error is then no error bar.
+        assert np.all(np.abs(visits - exact.visits()) <= 6 * errors + 0.004)
         assert d.entropy() == pytest.approx(exact.entropy(), abs=0.6)
         np.testing.assert_allclose(d.state_visits(), exact.state_visits(), atol=0.35)
 

@@ -68,11 +68,13 @@ class ClauseBuilder:
             return parts[0]
         return self.once(tuple(parts), lambda: self.fresh_any_of(parts))
 
-    def fresh_any_of(self, literals: Iterable[int]) -> int:
-        """A new variable of its own that is true exactly when one of these literals is."""
+    def fresh_any_of(self, literals: Iterable[int], none: Iterable[int] = ()) -> int:
+        """A new variable of its own that is true exactly when one of these literals is, and then none of the others."""
         parts, out = list(literals), self.variable()
         for part in parts:
             self.add([out, -part])
+        for other in none:
+            self.add([-out, -other])
         self.add([-out, *parts])
         return out
 
@@ -125,13 +127,32 @@ class ClauseBuilder:
             return self.TRUE if least == 0 else self.any_of(literals)
         if most == 0:
             return -self.any_of(literals)
-        # reached[j]: at least j of the literals so far.
-        reached = [self.TRUE] + [self.FALSE] * (most + 1)
-        for literal in literals:
-            for j in range(min(most + 1, n), 0, -1):
-                step = self.all_of([reached[j - 1], literal])
-                reached[j] = self.any_of([reached[j], step])
+        reached = self.counted(literals, most + 1)
         return self.all_of([reached[least], -reached[most + 1]])
+
+    def counted(self, literals: Sequence[int], most: int) -> list[int]:
+        """Literals for "at least j of these are true", j = 0 .. most."""
+        reached, last = [self.TRUE] + [self.FALSE] * most, list[int]()
+        for n, literal in enumerate(literals, 1):
+            last.append(self.all_of([reached[most - 1], literal]))
+            for j in range(min(most - 1, n), 0, -1):
+                reached[j] = self.any_of([reached[j], self.all_of([reached[j - 1], literal])])
+        return [*reached[:most], self.any_of(last)] if most else reached
+
+    def choose(self, condition: int, then: int, otherwise: int) -> int:
+        """A literal for `then` where the condition holds, else for `otherwise`."""
+        return self.any_of([self.all_of([condition, then]), self.all_of([-condition, otherwise])])
+
+    def require_between(self, literals: Sequence[int], least: int, most: int) -> None:
+        """Between least and most of these are true: one clause where that is "not none" or "not all"."""
+        n = len(literals)
+        if least > 1 or most < n - 1:
+            self.add([self.between(literals, least, most)])
+            return
+        if least == 1:
+            self.add(literals)
+        if most == n - 1:
+            self.add([-literal for literal in literals])
 
     def sum_of(self, numbers: Sequence[Sequence[int]]) -> list[int]:
         """The binary sum of binary numbers (lists of literals, lowest bit first)."""

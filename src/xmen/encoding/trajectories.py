@@ -1,6 +1,5 @@
 """The whole encoding: world and constraint to a formula, and models back to trajectories."""
 
-from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -133,6 +132,92 @@ COMPACT: dict[type[Leaf], Callable[[ClauseBuilder, WalkLiterals, Any], int]] = {
 }
 
 
+# ---- Machines whose letters commute: it matters how often a walk shows them, not when. They are read letter by
+# letter in place of station by station. So `visit` is one clause over the places where its event holds, `count` a
+# cardinality constraint, and so is any machine that has the same states, whoever wrote it.
+
+
+MAX_ROWS, MAX_LETTERS = 200, 64  # of a machine that is looked at
+
+
+def in_any_order(builder: ClauseBuilder, walk: WalkLiterals, machine: "ReadMachine") -> int | None:
+    """A literal for acceptance, by how often letters are shown; None where order matters, or costs less to write."""
+    groups = commuting_letters(machine)
+    if groups is None:
+        return None
+    shown = [list(positions(walk, machine, letters).values()) for letters, _ in groups]
+
+    def results(row: int, i: int) -> list[int]:
+        """The rows after letter i is read 0, 1, 2, ... times, up to the first that stays, or to all its stations."""
+        found, after = [row], groups[i][1]
+        while len(found) <= len(shown[i]) and after[found[-1]] != found[-1]:
+            found.append(after[found[-1]])
+        return found
+
+    stages, most = [{machine.table.start}], list[int]()
+    for i in range(len(groups)):
+        chains = [results(row, i) for row in sorted(stages[-1])]
+        most.append(max(map(len, chains)) - 1)
+        stages.append(set().union(*chains))
+    n_rows, n_stations = len(groups[0][1]) if groups else 1, len(np.unique(walk.places.station))
+    if sum(k * len(stations) for k, stations in zip(most, shown, strict=True)) > n_rows * n_stations:
+        return None
+    # One literal of all where the number does not matter, else one per station.
+    flat = (
+        [x for one in stations for x in one] if k <= 1 else map(builder.any_of, stations)
+        for k, stations in zip(most, shown, strict=True)
+    )
+    reached = [builder.counted(list(literals), k) for literals, k in zip(flat, most, strict=True)]
+    accepts = {row: builder.TRUE if machine.table.accepting[row] else builder.FALSE for row in stages[-1]}
+    for i in reversed(range(len(groups))):
+        before = dict[int, int]()
+        for row in stages[i]:
+            verdicts = [accepts[then] for then in results(row, i)]
+            before[row] = verdicts[-1]
+            for k in reversed(range(len(verdicts) - 1)):
+                if verdicts[k] != verdicts[k + 1]:
+                    before[row] = builder.choose(reached[i][k + 1], before[row], verdicts[k])
+        accepts = before
+    return accepts[machine.table.start]
+
+
+def commuting_letters(machine: "ReadMachine") -> list[tuple[list[int], dict[int, int]]] | None:
+    """Letters that change anything, in groups that do the same, and what these do to a row; None if order matters."""
+    letters = np.unique(np.concatenate([machine.edge_letters, machine.end_letters])).tolist()
+    after: dict[int, dict[int, int]] = {letter: {} for letter in letters}
+    rows, new = {machine.table.start}, {machine.table.start}
+    while new:
+        if len(rows) > MAX_ROWS or len(letters) > MAX_LETTERS:
+            return None
+        asked = np.array(sorted(new), dtype=np.int32)
+        for letter, known in after.items():
+            found = machine.table.step(asked, np.full(len(asked), letter, dtype=np.int32))
+            known |= zip(asked.tolist(), found.tolist(), strict=True)
+        new = {then for known in after.values() for then in known.values()} - rows
+        rows |= new
+    groups: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    for letter, known in after.items():
+        groups[tuple(known[row] for row in sorted(rows))].append(letter)
+    groups.pop(tuple(sorted(rows)), None)  # what changes nothing
+    read = [(members, after[members[0]]) for members in groups.values()]
+    pairs = ((one, other) for i, (_, one) in enumerate(read) for _, other in read[:i])
+    return None if any(one[other[row]] != other[one[row]] for one, other in pairs for row in rows) else read
+
+
+def positions(walk: WalkLiterals, machine: "ReadMachine", letters: list[int]) -> dict[int, list[int]]:
+    """Per station, literals of which one is true exactly where the walk shows one of the letters there."""
+    places, shown = walk.places, np.isin(machine.edge_letters, letters)
+    n_places = len(places.state)
+    always = np.bincount(places.source[~shown], minlength=n_places) == 0  # whatever the move: the visit says it
+    always[places.ends] = np.isin(machine.end_letters, letters)
+    found: dict[int, list[int]] = defaultdict(list)
+    for place in np.flatnonzero(always).tolist():
+        found[int(places.station[place])].append(walk.visited[place])
+    for edge in np.flatnonzero(shown & ~always[places.source]).tolist():
+        found[int(places.station[places.source[edge]])].append(walk.used[edge])
+    return found
+
+
 # ---- Machines in clauses: one variable per station and machine state, side by side for all leaves
 
 
@@ -143,11 +228,14 @@ COMPACT_ABOVE = 2_000  # machines that also have a compact encoding are listed o
 def encode_leaf(builder: ClauseBuilder, walk: WalkLiterals, leaf: Leaf, required: bool) -> int:
     """A literal that is true exactly when the walk is accepted by the leaf's machine.
 
-    A variable per station and row, exactly one of them where the walk passes; rows left out are forbidden. `required`:
-    the leaf has to hold, so that machine states from which it cannot are left out altogether.
+    If not in any order: a variable per station and row, exactly one of them where the walk passes; rows left out are
+    forbidden. `required`: the leaf has to hold, so that machine states from which it cannot are left out altogether.
     """
-    compact = COMPACT.get(type(leaf))
-    machine = list_machine(walk.places, leaf, MAX_LISTED if compact is None else COMPACT_ABOVE, required)
+    compact, read = COMPACT.get(type(leaf)), read_machine(walk.places, leaf)
+    direct = in_any_order(builder, walk, read)
+    if direct is not None:
+        return direct
+    machine = list_machine(walk.places, read, MAX_LISTED if compact is None else COMPACT_ABOVE, required)
     if machine is None:
         if compact is not None:
             return compact(builder, walk, leaf)
@@ -182,8 +270,23 @@ def encode_leaf(builder: ClauseBuilder, walk: WalkLiterals, leaf: Leaf, required
     return accepts
 
 
+class ReadMachine(NamedTuple):
+    """A machine with the letters that it reads on place edges and at end places."""
+
+    table: MachineTable
+    edge_letters: Index
+    end_letters: Index
+
+
+def read_machine(places: Places, leaf: Leaf) -> ReadMachine:
+    """The leaf's machine over the world of these places."""
+    table = MachineTable(leaf, places.world)
+    at_ends = table.letters[places.state[places.ends], places.world.n_actions]
+    return ReadMachine(table, table.edge_letters[places.edge], at_ends)
+
+
 class ListedMachine(NamedTuple):
-    """A machine over the stations of a world, with the letters of place edges and of end places."""
+    """A machine over the stations of a world."""
 
     table: MachineTable
     edge_letters: Index
@@ -197,16 +300,14 @@ class ListedMachine(NamedTuple):
         return dict(zip(rows.tolist(), found.tolist(), strict=True))
 
 
-def list_machine(places: Places, leaf: Leaf, cap: int, required: bool = False) -> ListedMachine | None:
+def list_machine(places: Places, read: ReadMachine, cap: int, required: bool = False) -> ListedMachine | None:
     """The rows the machine can be in at each station, if `required` those that may still accept; None past the cap."""
     stations = np.unique(places.station).tolist()
     if len(stations) > cap:
         return None  # at every station it is in one row at least
-    table = MachineTable(leaf, places.world)
-    edge_letters = table.edge_letters[places.edge]
-    end_letters = table.letters[places.state[places.ends], places.world.n_actions]
+    table, edge_letters, end_letters = read
     arriving: dict[int, set[int]] = {station: set() for station in stations}
-    machine = ListedMachine(table, edge_letters, end_letters, arriving)
+    machine = ListedMachine(*read, arriving)
     for station in places.station[places.starts].tolist():
         arriving[station].add(table.start)
     pairs, index = places.pairs
@@ -238,146 +339,122 @@ def encode_tree(builder: ClauseBuilder, walk: WalkLiterals, node: Constraint, re
     if isinstance(node, Usually):
         return builder.TRUE
     assert isinstance(node, Leaf)
-    return encode_leaf(builder, walk, node, required)
+    return builder.once((node, required), lambda: encode_leaf(builder, walk, node, required))
+
+
+def require_tree(builder: ClauseBuilder, walk: WalkLiterals, node: Constraint, holds: bool = True) -> None:
+    """Clauses for "the walk keeps the constraint", or does not: without a literal for what they say themselves."""
+    if not isinstance(node, HowMany):
+        literal = encode_tree(builder, walk, node, required=holds)
+        builder.add([literal if holds else -literal])
+        return
+    n, (least, most) = len(node.children), node.bounds
+    if not holds:
+        if 0 < least <= n and most < n:  # too few, or too many: two ways to fail
+            builder.add([-encode_tree(builder, walk, node)])
+            return
+        least, most = (0, least - 1) if most >= n else (most + 1, n)
+    if least == n or most == 0:
+        for child in node.children:
+            require_tree(builder, walk, child, holds=least == n)
+    else:
+        builder.require_between([encode_tree(builder, walk, child) for child in node.children], least, most)
 
 
 # ---- From hash bits to trajectories and back: what the variables that carry the parities stand for
 
 
-class WalkDecoder(ABC):
-    """One choice of hash variables ('states', 'edges' or 'bits'), whose `width` bits stand for a trajectory."""
+class WalkDecoder:
+    """Binary numbers: of the start among all starts, and at each station of the edge among those that leave its place.
 
-    kind: str
-    variables: tuple[int, ...]
+    All are 0 where the walk does not pass. A bit per visited place would do as well, and is no rival: parities over 42
+    bits in place of 484 let CryptoMiniSat list cells of 22x22 a hundred times as fast.
+    """
+
+    def __init__(self, builder: ClauseBuilder, walk: WalkLiterals) -> None:
+        places = self._places = walk.places
+        self._stations = places.station[places.source]
+        self._first_edge = np.searchsorted(places.source, np.arange(len(places.state)))
+        self._rank = np.arange(len(places.edge)) - self._first_edge[places.source]
+        # Of each number, the literals that say so.
+        chosen = [list(enumerate(walk.begins))]
+        chosen += [[] for _ in range(places.n_stations - 1)]
+        for station, rank, literal in zip(self._stations.tolist(), self._rank.tolist(), walk.used, strict=True):
+            chosen[station + 1].append((rank, literal))
+        widths = [max((number for number, _ in numbers), default=0).bit_length() for numbers in chosen]
+        self._first_bit = np.concatenate([[0], np.cumsum(widths)]).astype(np.int64)
+        self.variables = tuple(
+            builder.fresh_any_of(
+                [literal for number, literal in numbers if number >> bit & 1],
+                none=[literal for number, literal in numbers if not number >> bit & 1],
+            )
+            for numbers, width in zip(chosen, widths, strict=True)
+            for bit in range(width)
+        )
 
     @property
     def width(self) -> int:
         """The number of bits."""
         return len(self.variables)
 
-    @abstractmethod
     def decode(self, bits: Bits) -> Walks:
         """The trajectories of rows of hash bits (n, width)."""
-
-    @abstractmethod
-    def encode(self, walks: Walks) -> Bits:
-        """The rows of hash bits of trajectories."""
-
-
-class StateDecoder(WalkDecoder):
-    """One bit per place of an acyclic world, in topological order: whether it is visited."""
-
-    kind = "states"
-
-    def __init__(self, walk: WalkLiterals) -> None:
-        self._places, self.variables = walk.places, tuple(walk.visited)
-        joins = walk.places.source * self.width + walk.places.target  # two places are joined by one edge at most
-        order = np.argsort(joins)
-        self._joins, self._edges = joins[order], walk.places.edge[order].astype(np.int32)
-
-    def decode(self, bits: Bits) -> Walks:
-        owner, place = np.nonzero(bits)
-        offsets = np.searchsorted(owner, np.arange(len(bits) + 1))
-        steps = np.flatnonzero(owner[1:] == owner[:-1])
-        edges = self._edges[np.searchsorted(self._joins, place[steps] * self.width + place[steps + 1])]
-        starts = self._places.state[place[offsets[:-1]]]
-        return Walks(self._places.world, starts, edges, offsets - np.arange(len(offsets)))
-
-    def encode(self, walks: Walks) -> Bits:
-        place_of = np.full(walks.world.n_states, -1)
-        place_of[self._places.state] = np.arange(self.width)
-        bits = np.zeros((len(walks), self.width), dtype=np.bool_)
-        bits[np.repeat(np.arange(len(walks)), walks.lengths + 1), place_of[walks.states()]] = True
-        return bits
-
-
-class EdgeDecoder(WalkDecoder):
-    """One bit per edge of an acyclic world, sources in topological order, and one per start that is an end."""
-
-    kind = "edges"
-
-    def __init__(self, walk: WalkLiterals) -> None:
-        self._places = walk.places
-        self._both = np.intersect1d(walk.places.starts, walk.places.ends)
-        self.variables = (*walk.used, *(walk.visited[p] for p in self._both.tolist()))
-
-    def decode(self, bits: Bits) -> Walks:
         places = self._places
-        used = bits[:, : len(places.edge)]
-        lengths = used.sum(axis=1).astype(np.int32)
-        edges, offsets = places.edge[np.nonzero(used)[1]], np.concatenate([[0], np.cumsum(lengths)])
-        starts = np.empty(len(bits), dtype=np.int32)
-        moving = lengths > 0
-        starts[moving] = places.world.source[edges[offsets[:-1][moving]]]
-        if not moving.all():
-            starts[~moving] = places.state[self._both[np.argmax(bits[~moving, len(places.edge) :], axis=1)]]
-        return Walks(places.world, starts, edges, offsets)
-
-    def encode(self, walks: Walks) -> Bits:
-        places = self._places
-        column = np.full(len(places.world.source), -1)
-        column[places.edge] = np.arange(len(places.edge))
-        used = np.zeros((len(walks), len(places.edge)), dtype=np.bool_)
-        used[walks.owner, column[walks.edges]] = True
-        return np.hstack([used, walks.state_rows()[:, places.state[self._both]].toarray() > 0])
-
-
-class BitDecoder(WalkDecoder):
-    """Binary numbers: of the start among all starts, and of the edge taken at each time among those of its state."""
-
-    kind = "bits"
-
-    def __init__(self, builder: ClauseBuilder, walk: WalkLiterals) -> None:
-        places, world = walk.places, walk.places.world
-        self._world, self._start_states = world, places.state[places.starts]
-        # Of each number, the literals that say so: of the start, and of the edge at each time.
-        chosen = [list(enumerate(walk.visited[p] for p in places.starts.tolist()))]
-        rank, times = places.edge - world.row_start[world.source[places.edge]], places.station[places.source]
-        for t in range(places.n_stations - 1):
-            chosen.append([(int(rank[e]), walk.used[e]) for e in np.flatnonzero(times == t).tolist()])
-        self._widths = [max((number for number, _ in numbers), default=0).bit_length() for numbers in chosen]
-        self._first = np.concatenate([[0], np.cumsum(self._widths)]).astype(np.int64)
-        self.variables = tuple(
-            builder.fresh_any_of(literal for number, literal in numbers if number >> bit & 1)
-            for numbers, width in zip(chosen, self._widths, strict=True)
-            for bit in range(width)
+        first = places.starts[bits[:, : self._first_bit[1]].astype(np.int64) @ (1 << np.arange(self._first_bit[1]))]
+        taken, lengths = (
+            np.zeros((len(bits), max(places.n_stations - 1, 0)), dtype=np.int32),
+            np.empty(len(bits), dtype=np.int32),
+        )
+        leaving = np.bincount(places.source, minlength=len(places.state))
+        _follow_numbers(
+            bits, self._first_bit, first, self._first_edge, leaving, places.station, places.target, taken, lengths
+        )
+        return Walks.padded(
+            places.world, places.state[first].astype(np.int32), places.edge[taken].astype(np.int32), lengths
         )
 
-    def decode(self, bits: Bits) -> Walks:
-        world, horizon = self._world, len(self._widths) - 1
-        index = bits[:, : self._widths[0]].astype(np.int64) @ (1 << np.arange(self._widths[0]))
-        starts = self._start_states[index].astype(np.int32)
-        edges = np.zeros((len(bits), horizon), dtype=np.int32)
-        lengths = np.empty(len(bits), dtype=np.int32)
-        _follow_numbers(bits, self._first, starts, world.row_start, world.target, world.terminal, edges, lengths)
-        return Walks.padded(world, starts, edges, lengths)
-
     def encode(self, walks: Walks) -> Bits:
-        world = self._world
-        place_of = np.full(world.n_states, 0)
-        place_of[self._start_states] = np.arange(len(self._start_states))
-        bits = np.zeros((len(walks), self.width), dtype=np.bool_)
-        numbers = walks.as_rows(walks.edges - world.row_start[world.source[walks.edges]])
-        for i, number in enumerate((place_of[walks.starts], *numbers.T)):
-            bits[:, self._first[i] : self._first[i + 1]] = number[:, None] >> np.arange(self._widths[i]) & 1
+        """The rows of hash bits of trajectories."""
+        places = self._places
+        n_edges = len(places.world.source)
+        keys = places.edge + self._stations * (n_edges if places.timed else 0)
+        order = np.argsort(keys)
+        wanted = walks.edges + walks.time * (n_edges if places.timed else 0)
+        column = order[np.searchsorted(keys[order], wanted)]
+        start_of = np.zeros(walks.world.n_states, dtype=np.int64)
+        start_of[places.state[places.starts]] = np.arange(len(places.starts))
+        first, bits = self._first_bit, np.zeros((len(walks), self.width), dtype=np.bool_)
+        begun, none = np.arange(len(walks)), np.full(len(walks), -1)
+        owner, station = np.concatenate([begun, walks.owner]), np.concatenate([none, self._stations[column]])
+        number = np.concatenate([start_of[walks.starts], self._rank[column]])
+        for bit in range(int(np.diff(first).max())):
+            on = (number >> bit & 1).astype(np.bool_)
+            bits[owner[on], first[station[on] + 1] + bit] = True
         return bits
 
 
 @compiled
 def _follow_numbers(
-    bits: Any, first: Any, starts: Any, row_start: Any, target: Any, terminal: Any, edges: Any, lengths: Any
+    bits: Any,
+    first_bit: Any,
+    starts: Any,
+    first_edge: Any,
+    leaving: Any,
+    station: Any,
+    target: Any,
+    taken: Any,
+    lengths: Any,
 ) -> None:
-    """Take the numbered edge of each state in turn, until a terminal state or the horizon."""
-    horizon = len(first) - 2
+    """Take the numbered edge of each place in turn, until one that none leaves."""
     for i in range(len(bits)):
-        state, t = starts[i], 0
-        while t < horizon and not terminal[state]:
+        place, t = starts[i], 0
+        while leaving[place]:
             number = 0
-            for j in range(first[t + 1], first[t + 2]):
+            for j in range(first_bit[station[place] + 1], first_bit[station[place] + 2]):
                 if bits[i, j]:
-                    number |= 1 << (j - first[t + 1])
-            edges[i, t] = row_start[state] + number
-            state = target[edges[i, t]]
+                    number |= 1 << (j - first_bit[station[place] + 1])
+            taken[i, t] = first_edge[place] + number
+            place = target[taken[i, t]]
             t += 1
         lengths[i] = t
 
@@ -385,9 +462,7 @@ def _follow_numbers(
 class Encoding:
     """A world and a constraint in clauses, whose models are the valid trajectories, one to one.
 
-    Parities range over the variables that determine the trajectory: visited states where no two edges join the
-    same states, used edges otherwise, or, in worlds with cycles, bits that number the start and the edge taken
-    at each time among those that leave the state (zero after the end).
+    Parities range over bits that number the start, and the edge taken at each station among those that leave its place.
     """
 
     def __init__(self, world: MDP, constraint: Constraint | None, timed: bool | None = None) -> None:
@@ -400,16 +475,9 @@ class Encoding:
         self._builder = ClauseBuilder()
         self.walk: WalkLiterals = encode_walks(self._builder, self.places)
         for _, unit in units(constraint):
-            self._builder.add([encode_tree(self._builder, self.walk, unit, required=True)])
+            require_tree(self._builder, self.walk, unit)
         self.usual = [encode_tree(self._builder, self.walk, one.rule) for one in usual_rules(constraint)]
-        joined = np.stack([self.places.source, self.places.target], axis=1)
-        self.decoder: WalkDecoder
-        if self.places.timed:
-            self.decoder = BitDecoder(self._builder, self.walk)
-        elif len(np.unique(joined, axis=0)) == len(joined):
-            self.decoder = StateDecoder(self.walk)
-        else:
-            self.decoder = EdgeDecoder(self.walk)
+        self.decoder = WalkDecoder(self._builder, self.walk)
 
     @once
     def formula(self) -> Formula:

@@ -1,8 +1,9 @@
 """Trajectories as walks through an acyclic graph of places, in clauses.
 
 A place is a world state where the world has no cycles (and the horizon does not bind), otherwise a state at a
-time. Places that exclude each other share a station: a place by itself, or all places of one time. Machines are
-attached to stations, so that their size is counted per station and not per place.
+time. Places that exclude each other share a station: all that lie equally many moves from the starts on the longest
+way, or all places of one time. A walk passes a station at most once, and edges lead to later ones. Machines and hash
+bits are attached to stations, so that they are counted per station and not per place.
 """
 
 from dataclasses import dataclass
@@ -65,7 +66,7 @@ def find_places(world: MDP, timed: bool | None = None) -> Places:
     edges = edges[np.argsort(number[world.source[edges]], kind="stable")]
     starts, ends = (number[some & (number >= 0)] for some in (world.start > 0, world.terminal))
     source, target = number[world.source[edges]], number[world.target[edges]]
-    return Places(world, False, order, np.arange(len(order)), starts, ends, source, target, edges)
+    return Places(world, False, order, longest[order].astype(np.int64), starts, ends, source, target, edges)
 
 
 def _timed_places(world: MDP) -> Places:

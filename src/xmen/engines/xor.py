@@ -304,6 +304,6 @@ class XorDistribution(Estimating):
     def __repr__(self) -> str:
         decoder = self.hashed.decoder
         return (
-            f"{super().__repr__()[:-1]}; oracle {self.oracle}, parities over {decoder.width} {decoder.kind}, "
+            f"{super().__repr__()[:-1]}; oracle {self.oracle}, parities over {decoder.width} bits, "
             f"delta {self.guarantee.delta:g} except with probability {self.guarantee.failure:g}>"
         )
