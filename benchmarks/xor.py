@@ -1,19 +1,24 @@
 """The XOR engine against what people use, as ratios measured in one run on the same instance.
 
-    python benchmarks/xor.py [--unigen PYTHON] [--quick] [--out results/xor.json]
+    python benchmarks/xor.py [--unigen PYTHON] [--before SRC] [--quick] [--out results/xor.json]
 
 The instance: the paper's 9x9 grid (moves up, right, up-right) with its kinds of constraints. `--unigen` is the
-interpreter of an environment with `pyunigen`; without it, that comparison is skipped.
+interpreter of an environment with `pyunigen`; without it, that comparison is skipped. `--before`: the `src` of another
+version, whose cells and queries are timed beside ours: on the paper's grid, and with one of each of 14 kinds on 16x16.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
+import sys
 import tempfile
 import time
+from functools import reduce
 from itertools import islice
+from operator import and_
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +31,7 @@ from xmen.encoding.trajectories import Encoding
 from xmen.machines.tables import CompiledConstraint
 from xmen.oracles import make_oracle
 from xmen.oracles.formula import Formula, Parities
+from xmen.sampling import PawsPlan
 
 console = Console()
 
@@ -43,6 +49,66 @@ def paper_grid(side: int = 9) -> tuple[xm.GridWorld, xm.Constraint]:
         & (xm.longest_repeat() <= 3)
     )
     return grid, rules
+
+
+def one_of_each(side: int = 16) -> tuple[xm.GridWorld, xm.Constraint]:
+    """One rule of each of 14 kinds, about random places."""
+    rng = np.random.default_rng(0)
+    grid = xm.GridWorld(side, side, (0, 0), (side - 1, side - 1), moves=("up", "right", "up-right"))
+
+    def some(n: int) -> xm.Event:
+        return grid.at(*(grid.cell(int(s)) for s in 1 + rng.choice(side * side - 2, n, replace=False)))
+
+    rules = [
+        xm.visit(some(side)),
+        xm.never(some(side // 2)),
+        xm.count(some(2 * side)) <= 2,
+        xm.before(some(side), some(side)),
+        xm.first(some(side), among=some(side)),
+        xm.sequence(some(3 * side), some(3 * side)),
+        xm.response(some(side), some(3 * side), within=6),
+        xm.longest_repeat() <= 4,
+        xm.longest_run(some(5 * side)) <= 4,
+        xm.at_most(2, *(xm.visit(some(4)) for _ in range(4))),
+        xm.visit(some(side // 2)) >> xm.never(some(side)),
+        xm.ltlf("G(a -> F b)", a=some(side), b=some(5 * side)),
+        xm.share(some(6 * side)) >= 0.1,
+        xm.count(grid.doing("right")) >= side // 3,
+    ]
+    return grid, reduce(and_, rules)
+
+
+def rates(n: int) -> dict[str, float]:
+    """Solutions of whole cells, and queries of PAWS to its copies, per second of the solver."""
+    found: dict[str, float] = {}
+    for name, (grid, rules), m, cells in (("memory", paper_grid(), 6, n), ("kinds", one_of_each(), 24, max(n // 8, 2))):
+        reward = np.random.default_rng(0).normal(0, 0.2, (grid.n_states, grid.n_actions))
+        d: Any = xm.distribution(grid, rules, reward, engine="xor", oracle="cryptominisat", max_nodes=50_000, seed=0)
+        low, high = d.hashed.log_range(d.weights, d.relaxation.product)
+        plan = PawsPlan.solve(*d.guarantee, log_span=high - low, n_hash=d.hashed.decoder.width, thinned=True)
+        copies = d.hashed.embedding(d.weights, plan.levels(high)).oracle
+        for kind, oracle, parities, most in (("cells", d.hashed.oracle, m, None), ("paws", copies, m, 8)):
+            next(oracle.solutions())  # its process starts
+            began, answers = time.perf_counter(), 0
+            for seed in range(cells):
+                hashes = Parities.dense(parities, oracle.formula.n_hash, np.random.default_rng(seed))
+                answers += 1 + sum(1 for _ in islice(oracle.solutions(hashes), most))
+            found[f"{name}_{kind}_per_s"] = answers / (time.perf_counter() - began)
+    return found
+
+
+def against(before: Path, n: int) -> dict[str, float]:
+    """These rates here and in another version of the source, and their ratios."""
+    asked = [sys.executable, __file__, "--rates", str(n)]
+    done = subprocess.run(
+        asked, env=os.environ | {"PYTHONPATH": str(before)}, capture_output=True, text=True, check=True
+    )
+    theirs, ours = json.loads(done.stdout.strip().splitlines()[-1]), rates(n)
+    table = Table("answers per second", "before", "after", "ratio")
+    for key, rate in ours.items():
+        table.add_row(key.removesuffix("_per_s"), f"{theirs[key]:,.1f}", f"{rate:,.1f}", f"{rate / theirs[key]:.1f}")
+    console.print(table)
+    return ours | {f"{key}_before": rate for key, rate in theirs.items()}
 
 
 UNIGEN = """
@@ -168,7 +234,7 @@ def large(n: int = 10, m: int = 30) -> dict[str, float]:
     cell = make_oracle("cryptominisat", formula).solutions(Parities.dense(m, formula.n_hash, np.random.default_rng(0)))
     rows = np.array(list(islice(cell, n)))
     seconds = time.perf_counter() - began
-    valid = CompiledConstraint(rules, grid).check(encoding.decode(rows))
+    valid = CompiledConstraint(rules, grid).check(encoding.decoder.decode(rows))
     console.print(
         f"20x20: {np.exp(log_z):.3g} valid paths, {np.exp(log_z) / 2**m:.0f} in a cell of {m} parities; "
         f"{len(rows)} of one cell, {valid.sum()} of them valid, in {seconds:.1f} s"
@@ -179,10 +245,16 @@ def large(n: int = 10, m: int = 30) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--unigen", metavar="PYTHON", help="interpreter with `pyunigen` installed")
+    parser.add_argument("--before", metavar="SRC", type=Path, help="the `src` of another version to compare with")
+    parser.add_argument("--rates", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--quick", action="store_true", help="fewer samples and queries, no 20x20")
     parser.add_argument("--out", type=Path, default=Path("results/xor.json"))
     arguments = parser.parse_args()
-    results: dict[str, Any] = {"sampling": sampling(arguments.unigen, 20 if arguments.quick else 200)}
+    if arguments.rates:
+        print(json.dumps(rates(arguments.rates)))
+        return
+    results: dict[str, Any] = {} if arguments.before is None else {"rates": against(arguments.before.resolve(), 16)}
+    results |= {"sampling": sampling(arguments.unigen, 20 if arguments.quick else 200)}
     results["queries"] = queries(12, 10 if arguments.quick else 50)
     if not arguments.quick:
         results["large"] = large()

@@ -86,6 +86,8 @@ def no_state_twice(builder: ClauseBuilder, walk: WalkLiterals, leaf: NoRevisit) 
     visits.pop(leaf.ELSEWHERE, None)
     twice = []
     for by_station in visits.values():
+        if len(by_station) < 2:
+            continue
         seen = builder.FALSE
         for station in sorted(by_station):
             here = builder.any_of(by_station[station])
