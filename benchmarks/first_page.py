@@ -49,9 +49,8 @@ def main() -> None:
             break
     rejected = (time.perf_counter() - began) * 1000 / found
     share = np.exp(d.log_partition() - free.log_partition())
-    print(
-        f"one trajectory in {1 / share:,.0f} is valid: 1,000 of them {rejected / exact:,.0f} times as fast as by rejection"
-    )
+    one_in, times = 1 / share, rejected / exact
+    print(f"one trajectory in {one_in:,.0f} is valid: 1,000 of them {times:,.0f} times as fast as by rejection")
 
     grid, rules = problem(5)
     reward = np.random.default_rng(0).normal(size=(grid.n_states, grid.n_actions))
@@ -59,9 +58,7 @@ def main() -> None:
     valid = [tau for tau in paths if rules.accepts(tau)]
     weights = np.exp([sum(reward[s, a] for s, a in zip(tau.states, tau.actions, strict=False)) for tau in valid])
     furthest = max(abs(np.exp(d.log_prob(tau)) / p - 1) for tau, p in zip(valid, weights / weights.sum(), strict=True))
-    print(
-        f"all {len(paths):,} trajectories of a 5 x 5 grid: probabilities differ from enumeration by {furthest:.0e} at most"
-    )
+    print(f"on all {len(paths)} trajectories of 5 x 5 cells, probabilities differ from enumeration by {furthest:.0e}")
 
 
 if __name__ == "__main__":
