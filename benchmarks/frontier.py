@@ -29,12 +29,14 @@ FAMILIES = {
     "self-avoiding walks, n x n": (6, 8, 10, 12, 14),
     "tours of random cubic graphs": (20, 26, 32, 40),
     "counters, 9x9 monotone": (2, 4, 7, 10),
+    "forbidden pairs, n x n monotone": (10, 14, 18, 22, 24),
 }
 AXES = {
     "must-visit cells, 12x12, 8 moves": "cells to visit",
     "self-avoiding walks, n x n": "side n of the grid",
     "tours of random cubic graphs": "nodes of the graph",
     "counters, 9x9 monotone": "counters",
+    "forbidden pairs, n x n monotone": "side n of the grid, with 150 to 900 pairs",
 }
 NO_ANSWER = 0.1  # samples per second; the band below it is for engines that gave up
 
@@ -44,6 +46,7 @@ def build(family: str, size: int) -> tuple[Any, Any]:
     import networkx as nx
 
     import xmen as xm
+    from xmen.experiments.pairs import GRIDS, PairsTask
 
     rng = np.random.default_rng(size)
     if family.startswith("must-visit"):
@@ -60,6 +63,9 @@ def build(family: str, size: int) -> tuple[Any, Any]:
         target = max(nx.single_source_shortest_path_length(graph, 0).items(), key=lambda item: item[1])[0]
         world = xm.MDP.from_networkx(graph, source=path[0], target=target, horizon=size - 1)
         return world, xm.no_revisit() & (xm.length() >= size - 2)
+    if family.startswith("forbidden"):
+        task = PairsTask(size, dict(GRIDS)[size], 0)
+        return task.world, task.rules
     grid = xm.GridWorld(9, 9, (0, 0), (8, 8), moves=("up", "right", "up-right"))
     rules = []
     for _ in range(size):
@@ -128,8 +134,9 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
 
     colours = {"exact": "#0072B2", "reject": "#E69F00", "xor": "#009E73"}
     markers = {"exact": "o", "reject": "s", "xor": "^"}
-    figure, axes = plt.subplots(2, 2, figsize=(11, 8), layout="constrained", sharey=True)
-    for ax, family in zip(axes.flat, FAMILIES, strict=True):
+    figure, axes = plt.subplots(2, 3, figsize=(15, 8), layout="constrained", sharey=True)
+    axes[1, 2].set_axis_off()
+    for ax, family in zip(axes.flat, FAMILIES, strict=False):
         for i, engine in enumerate(ENGINES):
             mine = [row for row in rows if row["family"] == family and row["engine"] == engine]
             good = [(row["size"], row["rate"]) for row in mine if "rate" in row]

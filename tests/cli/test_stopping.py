@@ -176,7 +176,7 @@ def test_ctrl_c_in_reproduce_leaves_no_record_of_what_was_not_finished(folder, m
     assert finished == ["figure1", "grid"]
     finished.append("stopped")
     assert run("reproduce all --out report --resume").exit_code == 0
-    assert finished == ["figure1", "grid", "stopped", "human", "convergence", "rules"]
+    assert finished == ["figure1", "grid", "stopped", "human", "convergence", "rules", "pairs"]
 
 
 def test_the_command_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -161,6 +161,19 @@ def test_a_checkpoint_belongs_to_its_guarantee(tmp_path):
         XMEN(grid, rule, features, method=xm.Paper(delta=1.05), **settings, resume=True).fit(demos)
 
 
+def test_a_run_stopped_before_its_burn_in_is_over_answers_with_the_mean_of_its_iterates():
+    grid, rule, features, demos = grid_task(4)
+    base = xm.distribution(grid, rule, None, engine="xor", oracle="listed")
+    task = Task(gather(grid, rule, demos), DenseFeatures(features), rule)
+    run = PaperRun(task, xm.Paper(), FitSettings(max_iter=6, seed=0), base)
+    state, iterates = run.start(), []
+    for k in range(1, 7):
+        state, _ = run.step(state)
+        iterates.append(state.weights)
+        averaged = iterates if k <= 3 else iterates[3:]
+        np.testing.assert_allclose(run.answer(state), np.mean(averaged, axis=0) / run.bounds.span)
+
+
 def test_letter_is_theorem_3_and_the_mean_of_all_iterates():
     """burn_in=0: steps by sigma2^2 in units of the spans, without a basis; the answer is the mean of the iterates."""
     grid, rule, features, demos = grid_task(4)

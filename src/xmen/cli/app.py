@@ -289,7 +289,7 @@ def studio(
 
 @command
 def reproduce(
-    name: str = Argument(metavar="NAME", help="figure1, grid, human; convergence, rules, roads; all: without roads."),
+    name: str = Argument(metavar="NAME", help="figure1, grid, human; convergence, rules, pairs; roads; all but roads."),
     quick: bool = Option(False, "--quick", help="The same code on less of everything."),
     out: Path = Option(Path("reproduction"), metavar="FOLDER", help="Where figures and tables go."),
     seed: int = Option(0, min=0, help="The same seed, the same figures and tables."),

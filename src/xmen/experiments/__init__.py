@@ -1,4 +1,4 @@
-"""The paper's figures, made again: `xmen reproduce figure1 | grid | human | convergence | rules | all`, and `roads`.
+"""The paper's figures, made again, and what goes beyond it: `xmen reproduce NAME`, or `all` of them but `roads`.
 
 Each experiment is one module with `run(book)`, read from top to bottom. They use the library as anyone would.
 """
@@ -13,7 +13,7 @@ import matplotlib.pyplot as plt
 import xmen as xm
 from xmen.experiments.notebook import Findings, Notebook
 
-EXPERIMENTS = ("figure1", "grid", "human", "convergence", "rules")
+EXPERIMENTS = ("figure1", "grid", "human", "convergence", "rules", "pairs")
 """In the order of the paper, and what goes beyond it; `roads` needs data that the user brings, and is not in `all`."""
 
 
