@@ -3,6 +3,7 @@
 import math
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from xmen.problem import Problem
 from xmen.registry import LEARNERS
 from xmen.rewards.linear import Floats, read_features, reward_table
 from xmen.rules.inference import RuleInference
-from xmen.worlds import MDP, MOVES, GridWorld, Trajectory
+from xmen.worlds import MDP, MOVES, GridWorld, Sighting, Trajectory
 from xmen.worlds.from_networkx import read_graph
 from xmen.worlds.tables import RecordedDemos, cost_note, demo_names
 
@@ -203,8 +204,8 @@ def learning_notes(problem: Problem, d: Distribution, demos: list[Trajectory]) -
     features = read_features(array, problem.world)
     basis = identify.unidentified(d, features)
     notes = [identify.of_unidentified(basis)] if len(basis) else []
-    if demos:
-        gathered = gather(problem.world, problem.constraint, demos)
+    if demos and not any(isinstance(demo, Sighting) for demo in demos):
+        gathered = gather(problem.world, problem.constraint, demos, sightings=True)
         which = identify.unbounded(d, features, gathered)
         notes += [identify.of_unbounded(which)] if which else []
     return [problem.words.say(note) for note in notes]
@@ -230,12 +231,15 @@ def part_notes(problem: Problem) -> list[str]:
 
 def check_demonstrations(problem: Problem, demos: list[Trajectory]) -> dict[str, Any]:
     """Every rule that a demonstration breaks, and the position from which on nothing could save it."""
-    try:  # compiled machines find the demonstrations that are not valid; the words for it are looked for one by one
-        suspects = np.flatnonzero(~gather(problem.world, problem.constraint, demos, refuse_invalid=False).valid)
-    except InvalidDemonstrationError:  # a state too large for any world
-        suspects = np.arange(len(demos))
-    names = demo_names(demos)
+    names, seen = demo_names(demos), {i: demo for i, demo in enumerate(demos) if isinstance(demo, Sighting)}
+    suspects = np.array([i for i in range(len(demos)) if i not in seen], dtype=np.int64)
+    # Compiled machines find the demonstrations that are not valid; the words for it are looked for one by one.
+    with suppress(InvalidDemonstrationError):  # a state too large for any world
+        whole = [demos[i] for i in suspects.tolist()]
+        valid_ones = gather(problem.world, problem.constraint, whole, refuse_invalid=False).valid if whole else True
+        suspects = suspects[~np.asarray(valid_ones)] if whole else suspects
     found = [one for index in suspects.tolist() for one in _violations(problem, index, names[index], demos[index])]
+    found += [one for index, y in seen.items() for one in _unexplained(problem, index, names[index], y)]
     valid = len(demos) - len({violation["demonstration"] for violation in found})
     # For each broken rule (None: the world, or arriving in it), how many demonstrations break it and the first one.
     grouped: dict[tuple[str | None, bool], list[dict[str, Any]]] = {}
@@ -247,7 +251,27 @@ def check_demonstrations(problem: Problem, demos: list[Trajectory]) -> dict[str,
         for some in sorted(grouped.values(), key=len, reverse=True)
     ]
     counted = {"file": str(problem.demonstrations), "number": len(demos), "valid": valid, "share": valid / len(demos)}
+    if seen:
+        n_positions = sum(len(y) for y in seen.values())
+        parts = {"demonstrations": len(seen), "positions": n_positions, "seen": sum(y.n_seen for y in seen.values())}
+        counted["seen_in_part"] = parts
     return {**counted, "broken": broken, "violations": found}
+
+
+def _unexplained(problem: Problem, index: int, name: str, sighting: Sighting) -> list[dict[str, Any]]:
+    """Why no valid trajectory explains what was seen; nothing where one does, or where it cannot be told."""
+    why: InfeasibleError | None = None
+    with suppress(EngineError):
+        d = problem.distribution()
+        try:
+            d.seen(sighting)
+        except InfeasibleError as error:
+            why = error
+    if why is None:
+        return []
+    rule = why.conflict[0] if why.conflict else None
+    position = why.position or 0
+    return [{"demonstration": index, "name": name, "constraint": rule, "position": position, "message": str(why)}]
 
 
 def _violations(problem: Problem, index: int, name: str, demo: Trajectory) -> list[dict[str, Any]]:

@@ -262,7 +262,10 @@ class InfeasibleError(XmenError, ValueError):
 
     Where chance is the obstacle, `best` is the largest probability with which a policy can keep the rules (None
     elsewhere) and `dropping` holds the names of those rules without any one of which all others can be kept surely.
+    Of a sighting that nothing explains, `position` is that from which nothing fits, `conflict` what is in the way.
     """
+
+    position: int | None = None
 
     def __init__(
         self, message: str, conflict: Sequence[str] = (), best: float | None = None, dropping: Sequence[str] = ()

@@ -6,7 +6,7 @@ from .new import run_new as run_new
 from .plot import run_plot as run_plot
 from .reproduce import run_reproduce as run_reproduce
 from .rules import run_rules as run_rules
-from .sample import run_plan as run_plan, run_sample as run_sample
+from .sample import run_fill as run_fill, run_plan as run_plan, run_sample as run_sample
 from .studio import run_studio as run_studio
 
 STOPPED: int

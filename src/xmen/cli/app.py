@@ -208,6 +208,21 @@ def sample(
 
 
 @command
+def fill(
+    path: ModelToo,
+    seen: Path = Argument(metavar="SEEN", help="Demonstrations as .csv; the state is empty where nothing was seen."),
+    best: int = Option(1, metavar="K", min=1, help="The K likeliest completions of each."),
+    out: Path | None = Option(None, metavar="FILE", help="Write them to a .csv file, with their probabilities."),
+    also: list[str] = ALSO,
+    as_json: bool = JSON,
+) -> None:
+    """The likeliest valid trajectories given what was seen of each demonstration, with their probabilities.
+
+    Example:  xmen fill grid_model seen.csv --best 3
+    """
+
+
+@command
 def plan(
     path: ModelToo,
     validity: str | None = VALIDITY,

@@ -93,6 +93,9 @@ def _print_check(report: dict[str, Any]) -> None:
         facts["demonstrations"] = f"not checked: {demos['file']} is missing"
     elif demos:
         facts["demonstrations"] = f"{demos['valid']} of {demos['number']} in {demos['file']} keep all rules"
+    if seen := demos.get("seen_in_part"):
+        share = f"{seen['seen']:,} of {seen['positions']:,} positions were seen"
+        facts["seen in part"] = f"{seen['demonstrations']} demonstrations, of which {share}"
     if "repaired" in report:
         facts["repaired"] = (
             f"{len(report['repaired']['changed'])} demonstrations, all of them in {report['repaired']['file']}"

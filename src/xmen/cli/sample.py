@@ -15,8 +15,9 @@ from xmen.learners.causal import CausalXMEN
 from xmen.policies.behaviour import likeliest_episode, play_many, read_validity
 from xmen.policies.explanation import rules_of
 from xmen.policies.policy import Policy
-from xmen.worlds import MDP, GridWorld, Trajectory, write_demos
+from xmen.worlds import MDP, GridWorld, Sighting, Trajectory, write_demos
 from xmen.worlds.demos import demos_csv
+from xmen.worlds.tables import RecordedDemos
 
 
 def run_sample(
@@ -81,6 +82,35 @@ def run_sample(
         typer.echo("note: with chance these are lucky outcomes; what can be promised is in xmen plan", err=True)
     if n_valid < len(trajectories):
         typer.echo(f"note: {len(trajectories)} trajectories, {how}", err=True)
+
+
+def run_fill(path: Path, seen: Path, best: int, out: Path | None, also: list[str], as_json: bool) -> None:
+    """Complete what was seen in part: the likeliest valid trajectories for each, with their probabilities."""
+    if out is not None:
+        check_target(out, (".csv",), "completions")
+    subject = open_subject(path)
+    problem, found, records = subject.problem, list[Trajectory](), list[dict[str, Any]]()
+    demos = problem.read_seen(seen)
+    with working("filling gaps"):
+        d = subject.distribution(extra_rules(also, problem), None, None)
+        for name, demo in zip(demos.names, demos, strict=True):
+            given = d.seen(demo if isinstance(demo, Sighting) else Sighting(demo.states))
+            for rank, tau in enumerate(given.best(best), 1):
+                found.append(tau)
+                records.append({"of": name, "rank": rank, "probability": float(np.exp(given.log_prob(tau)))})
+    if out is not None:
+        write_demos(RecordedDemos(found, records), out, problem.world)
+    if as_json:
+        both = zip(records, found, strict=True)
+        rows = [record | {"states": tau.states, "actions": tau.actions} for record, tau in both]
+        made = {"completions": rows} if out is None else {"file": str(out)}
+        print_json({"seen": str(seen), "engine": d.engine, **made})
+        return
+    if out is not None:
+        typer.echo(f"{len(found)} completions of {len(demos)} demonstrations: {out}")
+        return
+    for record, tau in zip(records, found, strict=True):
+        typer.echo(f"{record['of']}  {record['probability']:.4g}  {walk_text(problem.world, tau)}")
 
 
 def walk_text(world: MDP, trajectory: Trajectory) -> str:

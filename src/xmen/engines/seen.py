@@ -70,7 +70,9 @@ def explain_unseen(product: Product, sighting: Sighting) -> InfeasibleError:
                 ways.append(label)
     advice = Message("Without {} it would", joined(ways, " or ", "{!r}")) if ways else "Noise allows for wrong entries"
     sentence = "no valid trajectory explains this sighting: {}. {}."
-    return InfeasibleError(Message(sentence, where, advice, world=world), conflict=tuple(ways))
+    error = InfeasibleError(Message(sentence, where, advice, world=world), conflict=tuple(ways))
+    error.position = min(low, len(sighting) - 1)
+    return error
 
 
 class Posterior(ExactDistribution):
@@ -292,7 +294,8 @@ class SeenTogether:
         wrong = np.flatnonzero(self(d)[0] == -np.inf)
         if len(wrong):
             error = explain_unseen(d.product, self._sightings[wrong[0]])
-            raise InfeasibleError(Message("demonstration {}: {}", numbers[wrong[0]], error), conflict=error.conflict)
+            error.args = (Message("demonstration {}: {}", numbers[wrong[0]], error.args[0]),)
+            raise error
 
 
 def first_state(sighting: Sighting, world: MDP) -> int:

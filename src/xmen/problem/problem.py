@@ -20,15 +20,17 @@ from xmen.engines.settings import EngineSettings
 from xmen.errors import ConstraintError, FileFormatError, MissingFileError, TrajectoryError, Words, XmenError
 from xmen.events import Event, anytime, require_event
 from xmen.files import as_path, read_text, write_together, write_whole
-from xmen.options import require_whole
+from xmen.options import require_number, require_whole
 from xmen.policies.behaviour import read_validity
 from xmen.policies.policy import Policy, plan
 from xmen.problem import document as toml
 from xmen.problem import parts
 from xmen.problem.document import TomlTable, read_values, toml_text, within_fence
 from xmen.rewards import Floats, LinearReward, Reward, reward_table
-from xmen.worlds import MDP, Trajectory, read_demos
+from xmen.worlds import MDP, Sighting, Trajectory, read_demos
 from xmen.worlds.names import is_missing, rule_text
+from xmen.worlds.sightings import confusion
+from xmen.worlds.tables import RecordedDemos
 
 WEIGHT = "sample_weight"  # the column; `weight` may be a traveller's, or a van's
 SHORT = {"demonstrations": "demos", "validation": "validation"}  # in names of files
@@ -65,6 +67,7 @@ class Settings(EngineSettings):
     seed: int | None = None
     validity: str | float = "sure"
     patience: int | None = None  # the learner's own
+    noise: float | None = None  # the probability that a state in the demonstrations is a wrong one
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -73,6 +76,7 @@ class Settings(EngineSettings):
         require_whole("seed", self.seed, least=0, optional=True)
         read_validity(self.validity)
         require_whole("patience", self.patience, least=1, optional=True)
+        require_number("noise", self.noise, least=0.0, below=1.0, optional=True)
 
 
 @dataclass(frozen=True)
@@ -266,7 +270,7 @@ class Problem:
 
     def distribution(self, also: Constraint | Iterable[Constraint] | None = None, **changes: Any) -> Distribution:
         """The distribution of this problem under its settings, some of them changed, and under extra rules."""
-        others = ("validity", "patience")  # of policies and of learners
+        others = ("validity", "patience", "noise")  # of policies, of learners and of demonstrations
         chosen = {name: value for name, value in self.settings.chosen().items() if name not in others} | changes
         seed, law = chosen.pop("seed"), {name: chosen.pop(name, None) for name in ("discount", "given")}
         with self.speaking():
@@ -294,11 +298,21 @@ class Problem:
             advice = f'write {key} = "{SHORT[key]}.csv" at the top of the problem file, or give the file itself'
             raise FileFormatError(f"this problem names no {key}: {advice}")
         try:
-            demos = read_demos(within_fence(file), self.world)
+            demos = self.read_seen(within_fence(file))
         except MissingFileError as error:
             raise MissingFileError(error.filename, role) from None
         if not demos:
             raise TrajectoryError(f"{file}: there are no demonstrations in this file")
+        return demos
+
+    def read_seen(self, file: Path) -> RecordedDemos:
+        """The demonstrations in a file, under the noise of this problem."""
+        demos = read_demos(file, self.world)
+        if self.settings.noise:
+            noise, seen = confusion(self.settings.noise), list[Any]()
+            for demo in demos:
+                seen.append(Sighting(demo.seen if isinstance(demo, Sighting) else demo.states, noise=noise))
+            return RecordedDemos(seen, demos.metadata, demos.names)
         return demos
 
     @property

@@ -64,7 +64,8 @@ def read_demos(source: Any, world: Any = None, *, states: Given = None, actions:
     Returns
     -------
     list of Trajectory
-        The demonstrations in their order, with `metadata`, one dict for each, and `names`, which `write_demos` keeps.
+        The demonstrations in their order, a Sighting where the state is missing in rows of a table; with `metadata`,
+        one dict for each, and `names`, which `write_demos` keeps.
 
     Raises
     ------

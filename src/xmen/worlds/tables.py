@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from xmen.errors import FileFormatError, TrajectoryError, WorldError, XmenError
 from xmen.files import read_text
 from xmen.worlds.names import Names, decimal, is_missing, unknown, whole
+from xmen.worlds.sightings import Sighting
 from xmen.worlds.trajectory import Trajectory
 from xmen.worlds.transitions import Transitions
 
@@ -186,7 +187,10 @@ ACTION = ("action", "move")
 
 
 class RecordedDemos(list[Trajectory]):
-    """Trajectories, and what was written down beside them: `names[i]` and a dict `metadata[i]` for demonstration i."""
+    """Trajectories, and what was written down beside them: `names[i]` and a dict `metadata[i]` for demonstration i.
+
+    Where states are missing in a table they are sightings.
+    """
 
     def __init__(
         self, demos: Iterable[Trajectory] = (), metadata: Iterable[dict[str, Any]] = (), names: Iterable[str] = ()
@@ -229,8 +233,10 @@ def from_table(table: Table, names: Names) -> RecordedDemos:
             raise FileFormatError(f"{table.where(rows[0])}: {apart}")
         seen.add(label)
         taken = [None if action is None else table.columns[action][row] for row in rows]
-        noted = not all(map(is_missing, taken))
-        states, actions, before = list[int](), list[int](), None
+        fields = [*state, *([] if action is None else [action])]
+        hidden = [all(is_missing(table.columns[column][row]) for column in fields) for row in rows]
+        noted = not all(map(is_missing, taken)) and not any(hidden)  # what was seen in part is seen by its states
+        states, actions, before = list[Any](), list[int](), None
         try:
             for position, row in enumerate(rows):
                 if step is not None:
@@ -239,7 +245,7 @@ def from_table(table: Table, names: Names) -> RecordedDemos:
                         after = "nothing" if before is None else f"step {before}"
                         raise TrajectoryError(f"step {table.columns[step][row]} follows {after}: they go 0, 1, 2, ...")
                     before = number
-                states.append(table.state(state, row, names))
+                states.append(None if hidden[position] else table.state(state, row, names))
                 last = position == len(rows) - 1
                 if noted and last != is_missing(taken[position]):
                     raise TrajectoryError(
@@ -250,7 +256,8 @@ def from_table(table: Table, names: Names) -> RecordedDemos:
                 if noted and not last:
                     actions.append(names.action(taken[position]))
             row = rows[0]
-            demos.add(names.along(states, actions if noted else None), columns_beside(table, others, rows), label)
+            found: Any = Sighting(states) if any(hidden) else names.along(states, actions if noted else None)
+            demos.add(found, columns_beside(table, others, rows), label)
         except XmenError as error:
             raise FileFormatError(f"{table.where(row)}, demonstration {label!r:.60}: {error}") from None
     return demos
