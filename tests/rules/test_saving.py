@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -11,8 +10,6 @@ import pytest
 import xmen as xm
 from cli.commands import run
 from storage.resealed import edit
-from xmen.rules import inference
-from xmen.storage.models import write_model
 
 GRID = xm.GridWorld(5, 5, start=(0, 0), goal=(4, 4), moves=("up", "right"))
 EVENTS = {"lamp": GRID.at((0, 2), (1, 1), (2, 3), (1, 4)), "a puddle": GRID.at((3, 3), (2, 0))}
@@ -58,23 +55,6 @@ def test_what_was_found_comes_back(found, demos, tmp_path):
     assert loaded.model_.sample(5, seed=2) == found.model_.sample(5, seed=2)
     assert loaded.model_.world is loaded.world
     loaded.save(tmp_path / "rules")  # in the place of the one before
-    same_answers(xm.load(tmp_path / "rules"), found, demos)
-
-
-def test_a_report_by_columns_is_read(found, demos, tmp_path, monkeypatch):
-    """As models had it before records were stored."""
-
-    def columns(rows):
-        return {field.name: [getattr(row, field.name) for row in rows] for field in fields(rows[0])}
-
-    def write(path, name, settings, learned):
-        report = settings["found"]["report"]
-        parts = {"verdicts": report.verdicts, "level": [report.level], "contenders": report.contenders}
-        by_columns = {key: columns(rows) if rows else {} for key, rows in parts.items()} | {"pairs": report.pairs}
-        write_model(path, name, settings | {"found": settings["found"] | {"report": by_columns}}, learned)
-
-    monkeypatch.setattr(inference, "write_model", write)
-    found.save(tmp_path / "rules")
     same_answers(xm.load(tmp_path / "rules"), found, demos)
 
 

@@ -124,23 +124,9 @@ class Formula:
         return _read_dimacs(cls, str(as_path(path, "Formula.from_dimacs(path)")))
 
     @overload
-    def log_partition(
-        self,
-        return_std: Literal[False] = ...,
-        seed: Seed = ...,
-        n_cells: int = ...,
-        oracle: str = ...,
-        time_limit: float | None = ...,
-    ) -> float: ...
+    def log_partition(self, return_std: Literal[False] = ..., *asked: Any, **by_name: Any) -> float: ...
     @overload
-    def log_partition(
-        self,
-        return_std: Literal[True],
-        seed: Seed = ...,
-        n_cells: int = ...,
-        oracle: str = ...,
-        time_limit: float | None = ...,
-    ) -> tuple[float, float]: ...
+    def log_partition(self, return_std: Literal[True], *asked: Any, **by_name: Any) -> tuple[float, float]: ...
     def log_partition(
         self,
         return_std: bool = False,
@@ -148,7 +134,7 @@ class Formula:
         n_cells: int = 64,
         oracle: str = "auto",
         time_limit: float | None = DEFAULT_TIME_LIMIT,
-    ) -> float | tuple[float, float]:
+    ) -> Any:
         """log Z, the log of the sum of all weights (of the number of solutions, where none has a weight).
 
         Parameters
@@ -169,24 +155,10 @@ class Formula:
         return (found[0], found[1]) if return_std else found[0]
 
     @overload
-    def probability(
-        self,
-        literal: int,
-        return_std: Literal[False] = ...,
-        seed: Seed = ...,
-        n_cells: int = ...,
-        oracle: str = ...,
-        time_limit: float | None = ...,
-    ) -> float: ...
+    def probability(self, literal: int, return_std: Literal[False] = ..., *asked: Any, **by_name: Any) -> float: ...
     @overload
     def probability(
-        self,
-        literal: int,
-        return_std: Literal[True],
-        seed: Seed = ...,
-        n_cells: int = ...,
-        oracle: str = ...,
-        time_limit: float | None = ...,
+        self, literal: int, return_std: Literal[True], *asked: Any, **by_name: Any
     ) -> tuple[float, float]: ...
     def probability(
         self,
@@ -196,7 +168,7 @@ class Formula:
         n_cells: int = 64,
         oracle: str = "auto",
         time_limit: float | None = DEFAULT_TIME_LIMIT,
-    ) -> float | tuple[float, float]:
+    ) -> Any:
         """The probability that a literal holds.
 
         Parameters

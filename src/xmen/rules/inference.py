@@ -20,7 +20,7 @@ from xmen.machines.tables import CompiledConstraint
 from xmen.methods.demonstrations import gather
 from xmen.options import require_number, require_whole
 from xmen.rewards.linear import Floats, read_features
-from xmen.rules.report import STATUSES, Contender, Decision, Report, Verdict, decisions, report_of, table_text
+from xmen.rules.report import STATUSES, Decision, Report, Verdict, decisions, report_of, table_text
 from xmen.rules.search import Level, Search
 from xmen.rules.templates import Candidate, View, candidates, chosen_templates, words
 from xmen.storage.models import content, make, storable, write_model
@@ -259,14 +259,6 @@ def _found_again(
 def _restored(found: Mapping[str, Any], **settings: Any) -> RuleInference:
     """The RuleInference that `save` wrote, if its report is one that a search can have."""
     search, report, packed = RuleInference(**settings), found["report"], found["model"]
-    if isinstance(report, Mapping):  # by columns, as models had it before records were stored
-
-        def rows(key: str, kind: Any) -> list[Any]:
-            each = zip(*report[key].values(), strict=True)
-            return [kind(**dict(zip(report[key], row, strict=True))) for row in each]
-
-        (level,), pairs = rows("level", Level), [(int(start), int(goal)) for start, goal in report["pairs"]]
-        report = Report(rows("verdicts", Verdict), level, rows("contenders", Contender), pairs)
     verdicts, level = report.verdicts, report.level
     for one in (*verdicts, level, *report.contenders):
         for field in fields(one):
