@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 import networkx as nx
 import numpy as np
@@ -287,3 +288,26 @@ def test_one_path_is_no_list_of_paths(town):
         with pytest.raises(xm.PathError, match=r"row 0 is the single .*write one trip as \[\[\.\.\.\]\]"):
             xm.read_trips(one, network)
     assert xm.read_trips([["a", "c", "d"], "a c d"], network) == [network.trip(["a", "c", "d"])] * 2
+
+
+def test_distances_are_those_to_shapes():
+    """A link that bends at (1, 1), one without length, and nodes."""
+    graph = nx.MultiDiGraph()
+    for name, place in {"a": (0, 0), "b": (2, 0), "c": (2, 0)}.items():
+        graph.add_node(name, x=place[0], y=place[1])
+    bent = [(0.0, 0.0), (1.0, 1.0), (2.0, 0.0)]
+    graph.add_edges_from([("a", "b", {"geometry": bent}), ("b", "c", {}), ("c", "a", {})])
+    network = xm.Network.from_networkx(graph)
+    for point in ((1.0, 0.5), (-3.0, 4.0), (2.0, 0.0)):
+        along = np.linspace(0.0, 1.0, 20_001)[:, None]
+        pieces = [(bent[0], bent[1], bent[2]), ((2.0, 0.0), (2.0, 0.0)), ((2.0, 0.0), (0.0, 0.0))]
+        nearest = [
+            min(np.sum((np.add(u, along * np.subtract(v, u)) - point) ** 2, axis=1).min() for u, v in pairwise(piece))
+            for piece in pieces
+        ]
+        np.testing.assert_allclose(network.squared_distances(np.array(point)), nearest, atol=1e-7)
+    nodes = xm.Network.from_networkx(graph, states="nodes")
+    np.testing.assert_allclose(nodes.squared_distances(np.array([0.0, 1.0])), [1.0, 5.0, 5.0])
+    rows = xm.Sighting([(1.0, 0.5), None], noise=xm.gaussian(0.5)).log_rows(network.task(0, 1))
+    found = -network.squared_distances(np.array([1.0, 0.5])) / 0.5 - np.log(2 * np.pi * 0.25)
+    np.testing.assert_allclose(rows[0], found)

@@ -25,7 +25,9 @@ from xmen.product.messages import Messages
 from xmen.product.readings import Ints, Reading, Script, determined, log_likelihoods, read_along, script_of
 from xmen.rewards import Floats, Reward
 from xmen.sharing import once
-from xmen.worlds import MDP, EdgeWeights, Sighting, Trajectory, Walks
+from xmen.worlds import MDP, EdgeWeights, Network, Sighting, Trajectory, Walks
+from xmen.worlds.network import NetworkTask
+from xmen.worlds.sightings import read_state
 
 MOST_RANKED = 20_000  # trajectories among which those that keep all rules are looked for
 LOST = 1e-10  # nats of log Z in trajectories that are next to impossible
@@ -36,7 +38,7 @@ def require_sighting(sighting: object, world: MDP) -> Script:
     if not isinstance(sighting, Sighting):
         kind = type(sighting).__name__
         raise XmenError(f"what was seen is a Sighting: write xm.Sighting([state, None, state]); got {kind}.")
-    if sighting.start is not None or sighting.goal is not None:
+    if not isinstance(world, NetworkTask) and (sighting.start is not None or sighting.goal is not None):
         raise XmenError("start= and goal= of a sighting are for networks: here the world has its own.")
     return script_of(sighting, world)
 
@@ -309,11 +311,28 @@ def first_state(sighting: Sighting, world: MDP) -> int:
     return int(states[0])
 
 
+def trip_ends(sighting: Sighting, network: Network) -> tuple[int, int]:
+    """Start and goal of a trip: the first and the last entry where these are certain, else those given with it."""
+    states = [np.flatnonzero(row > -np.inf) for row in sighting.log_rows(network)[[0, -1]]]
+    ends = list[int]()
+    for name, found, given in (("start", states[0], sighting.start), ("goal", states[1], sighting.goal)):
+        if len(found) == 1 and (name == "start" or not sighting.more):
+            ends.append(int(found[0]))
+        elif given is not None:
+            ends.append(read_state(network, given))
+        else:
+            entry = "it is a beginning" if name == "goal" and sighting.more else "its entry there is not certain"
+            raise TrajectoryError(
+                f"the {name} of a trip has to be known, and {entry}: write Sighting(..., {name}=...)."
+            )
+    return ends[0], ends[1]
+
+
 def log_seen(d: Distribution, sightings: Sequence[Sighting]) -> Floats:
     """log p(y) of sightings (n,), by any engine that weighs them; given the start without its probability."""
-    if isinstance(d, ExactDistribution):
+    if isinstance(d, ExactDistribution) and sightings:
         return SeenTogether(d, sightings).log_seen(d)
     values = np.array([d.log_seen(sighting) for sighting in sightings])
-    if d.given is None:
+    if d.given is None or not len(values):
         return values
     return values - d.weights.log_start[[first_state(sighting, d.world) for sighting in sightings]]

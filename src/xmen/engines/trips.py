@@ -19,8 +19,9 @@ from xmen.constraints.constraint import Constraint, conjunction, require_hard, u
 from xmen.engines.diagnosis import explain_conflict, multiply
 from xmen.engines.distribution import Law
 from xmen.engines.exact import ExactDistribution
+from xmen.engines.seen import explain_unseen, trip_ends
 from xmen.engines.settings import find_device, place_product
-from xmen.errors import EngineError, InfeasibleError, ProductTooLargeError
+from xmen.errors import EngineError, InfeasibleError, Message, ProductTooLargeError
 from xmen.machines.tables import CompiledConstraint
 from xmen.product.graph import Product, layer_ends
 from xmen.product.legs import Explained, Legs
@@ -166,6 +167,11 @@ class TripEngine:
             visits[self.places(goal)] += weights[pairs].sum() * self.uses(d)
         return TripValue(log_z, visits)
 
+    def offset(self, reward: Floats) -> float:
+        """What, added to every move, makes the radius of M 0.9 or less; 0 with a horizon."""
+        radius = 0.0 if self.shared is None else self.shared.radius(reward)
+        return min(0.0, float(np.log(0.9 / radius))) if radius > 0.0 else 0.0
+
     def whole(self, reward: Floats) -> Floats:
         """The rewards of edges, and after them the weights of rules: 0 where none are given."""
         return np.append(reward, np.zeros(len(self.log_dynamics) - len(reward)))
@@ -284,6 +290,12 @@ class SeenTrips:
                 uses[places] += 0.0 if weights is None else weights[k] * own
                 each[k] = 0.0 if features is None else features[places].T @ own
         return Explained(log_z, uses, each)
+
+    def unexplained(self, k: int) -> InfeasibleError:
+        """Why no valid trip explains sighting k."""
+        prior = self.engine.alone(self.pair[k], np.zeros(len(self.engine.log_dynamics)))
+        error = explain_unseen(prior.product, self.sightings[k])
+        return InfeasibleError(Message("{!r}: {}", self.sightings[k], error), conflict=error.conflict)
 
 
 # ---- All trips of a network with a horizon in one pass: the products of all goals side by side on a device
@@ -505,13 +517,20 @@ def edge_rewards(network: Network, table: Floats) -> Floats:
 
 
 def trip_likelihoods(
-    network: Network, constraint: Constraint | None, trips: Walks, max_nodes: int | None, discount: float, error: float
+    network: Network,
+    constraint: Constraint | None,
+    max_nodes: int | None,
+    discount: float,
+    trips: Walks,
+    sightings: Sequence[Sighting],
+    error: float,
 ) -> Callable[[Floats], tuple[Floats, Floats]]:
-    """log P(tau | start, goal) of each trip (n,) under any reward table, and its standard error; one product for all.
+    """log P(tau | start, goal) of each trip, and of each sighting after them, under any reward table; and their errors.
 
     The error is 0 where the rules fit the product. Elsewhere draws decide, so many that the sum over all trips has a
     standard error of `error` or so.
     """
+    seen = seen_likelihoods(network, constraint, max_nodes, discount, sightings)
     asked = network, constraint, trips.starts, trips.last_states, np.ones(len(trips)), max_nodes
     dynamics = trips.totals(np.log(network.probability))
     kept = CompiledConstraint(constraint, network.any_task).kept(trips)
@@ -519,17 +538,46 @@ def trip_likelihoods(
 
     def under(table: Floats) -> tuple[Floats, Floats]:
         nonlocal engine
+        values, certain = seen(table), np.zeros(len(sightings))
+        if not len(trips):
+            return values, certain
         reward = edge_rewards(network, table)
         scores = dynamics + trips.totals(reward[: len(network.source)], discount) + kept @ reward[len(network.source) :]
         if not isinstance(engine, RejectTrips):
             try:
                 engine = engine or TripEngine(*asked, discount)
-                return scores - engine.log_z(reward)[engine.pair_of], np.zeros(len(trips))
+                whole = scores - engine.log_z(reward)[engine.pair_of]
+                return np.append(whole, values), np.zeros(len(whole) + len(values))
             except ProductTooLargeError:  # with a horizon, each goal's product is made when it is asked for
                 if discount != 1.0:
                     raise
             engine = RejectTrips(*asked)
         log_z, variance = engine.partitions(reward, error)
-        return scores - log_z[engine.engine.pair_of], np.sqrt(variance[engine.engine.pair_of])
+        whole, errors = scores - log_z[engine.engine.pair_of], np.sqrt(variance[engine.engine.pair_of])
+        return np.append(whole, values), np.append(errors, certain)
+
+    return under
+
+
+def seen_likelihoods(
+    network: Network,
+    constraint: Constraint | None,
+    max_nodes: int | None,
+    discount: float,
+    sightings: Sequence[Sighting],
+) -> Callable[[Floats], Floats]:
+    """log p(y | start, goal) of each sighting (n,) under any reward table; one product for all."""
+    out = np.full(len(sightings), -np.inf)
+    if not len(sightings):
+        return lambda table: out
+    starts, goals = np.array([trip_ends(y, network) for y in sightings]).T
+    some = np.flatnonzero(have_a_way(network, constraint, starts, goals, max_nodes))
+    engine = TripEngine(network, constraint, starts[some], goals[some], np.ones(len(some)), max_nodes, discount)
+    seen = SeenTrips(engine, engine.pair_of, [sightings[k] for k in some.tolist()])
+
+    def under(table: Floats) -> Floats:
+        reward, values = edge_rewards(network, table), out.copy()
+        values[some] = seen.value(reward).log_z - engine.log_z(reward)[engine.pair_of]
+        return values
 
     return under

@@ -22,7 +22,7 @@ from xmen.engines.choose import answering, require_engine
 from xmen.engines.diagnosis import warn_of_idle
 from xmen.engines.distribution import Distribution, Law, Seed, as_constraint, check_discount, check_given
 from xmen.engines.exact import AtHand, ExactDistribution
-from xmen.engines.seen import log_seen
+from xmen.engines.seen import log_seen, trip_ends
 from xmen.engines.settings import EngineSettings
 from xmen.engines.trips import trip_likelihoods
 from xmen.errors import (
@@ -473,7 +473,8 @@ class Learner(Estimator, ABC):
         Parameters
         ----------
         sighting
-            What was seen.
+            What was seen. On a network it says where the trip starts and ends: by entries that are certain, or else by
+            its `start` and `goal`.
         also
             Further rules, as for `distribution`.
 
@@ -482,6 +483,8 @@ class Learner(Estimator, ABC):
         Distribution
             P(tau | y).
         """
+        if isinstance(self.world, Network):
+            return self.distribution(also, *trip_ends(sighting, self.world)).seen(sighting)
         return self.distribution(also).seen(sighting)
 
     def _law(self, world: MDP, also: Rules) -> Law:
@@ -580,32 +583,32 @@ class Learner(Estimator, ABC):
 
         Standard errors are 0 where the engine is exact, and trips of one pair share theirs.
         """
-        walks, n = found.walks[found.valid], len(found.walks)
-        out, errors = np.full(n, -np.inf), np.zeros(n)
-        if len(walks) and isinstance(self.world, Network):
-            budget, error = self._engine_settings().max_nodes, min(TOTAL_ERROR, MEAN_ERROR * len(walks))
-            of_trips = trip_likelihoods(self.world, self._rule(), walks, budget, self.discount, error)
-            out[found.valid], errors[found.valid] = of_trips(self._table())
-        elif len(walks):
-            out[found.valid] = world_likelihoods(self.distribution(), walks, self.given)
-        if found.sightings:
-            out = np.append(out, log_seen(self.distribution(), found.sightings))
-            errors = np.append(errors, np.zeros(len(found.sightings)))
+        walks, out, errors = found.walks[found.valid], np.full(len(found), -np.inf), np.zeros(len(found))
+        some = np.append(found.valid, np.ones(len(found.sightings), dtype=np.bool_))
+        if isinstance(self.world, Network):
+            problem, error = self._trip_problem(), min(TOTAL_ERROR, MEAN_ERROR * len(walks))
+            out[some], errors[some] = trip_likelihoods(*problem, walks, found.sightings, error)(self._table())
+        elif some.any():
+            d = self.distribution()
+            out[some] = np.append(world_likelihoods(d, walks, self.given), log_seen(d, found.sightings))
         return out, errors
+
+    def _trip_problem(self) -> tuple[Any, Any, Any, Any]:
+        """What the likelihoods of trips are of."""
+        return self.world, self._rule(), self._engine_settings().max_nodes, self.discount
 
     def _likelihoods_under(self, found: Demonstrations) -> Callable[[Floats], Floats]:
         """log P of each of these valid demonstrations as a function of the reward table: products are made once."""
         if isinstance(self.world, Network):
-            budget, error = self._engine_settings().max_nodes, HELD_OUT_ERROR * len(found)
-            of_trips = trip_likelihoods(self.world, self._rule(), found.walks, budget, self.discount, error)
+            asked = found.walks, found.sightings, HELD_OUT_ERROR * len(found)
+            of_trips = trip_likelihoods(*self._trip_problem(), *asked)
             return lambda table: of_trips(table)[0]
         law = Law(self.world, self._rule(), None, self.discount, self.given, None, found.machines)
         base = answering(law, self._engine_settings(), self.seed)
 
         def likelihoods(table: Floats) -> Floats:
             d = base.with_reward(table)
-            whole = world_likelihoods(d, found.walks, self.given)
-            return np.append(whole, log_seen(d, found.sightings)) if found.sightings else whole
+            return np.append(world_likelihoods(d, found.walks, self.given), log_seen(d, found.sightings))
 
         return likelihoods
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import softmax
 from threadpoolctl import threadpool_limits
 
 from xmen.constraints.constraint import require_hard, usual_rules
@@ -16,9 +17,10 @@ from xmen.constraints.occurrence import never
 from xmen.engines.choose import answering, read_engine
 from xmen.engines.distribution import Seed, as_constraint, generator
 from xmen.engines.settings import EngineSettings
-from xmen.engines.trips import RejectTrips, TripEngine, edge_rewards, have_a_way
+from xmen.engines.trips import RejectTrips, TripEngine, edge_rewards, have_a_way, seen_likelihoods
 from xmen.errors import (
     EngineError,
+    InfeasibleError,
     LearningWarning,
     LuckWarning,
     Message,
@@ -47,7 +49,7 @@ from xmen.progress import Callback, Record
 from xmen.rewards.linear import Floats, LinearReward
 from xmen.rewards.neural import NeuralReward
 from xmen.storage.models import storable
-from xmen.worlds import MDP, Network
+from xmen.worlds import MDP, Network, Sighting
 from xmen.worlds.names import some
 
 # ---- The methods by name, and how one is read: a name, a record, or a text such as "paper(n_samples=32)"
@@ -396,6 +398,50 @@ class MaximumEntropy(GradientLearner):
         """
         return self._flows(*self._read_demand(demand), also)
 
+    def goals(self, sighting: Sighting, prior: Mapping[Any, float] | ArrayLike | None = None) -> Floats:
+        """Where a trip through a network is going, from its beginning: the probability of each goal.
+
+        P(goal | y) is in proportion to prior(goal) p(y | start, goal). One system serves all goals; a longer beginning
+        is another question of the same cost.
+
+        Parameters
+        ----------
+        sighting
+            A beginning, `Sighting(..., more=True)`, that says where the trip starts.
+        prior
+            How likely goals are before: a number of each state, or of some by name. None: all states alike.
+
+        Returns
+        -------
+        NDArray
+            Shape (n_states,), summing to 1.
+
+        Raises
+        ------
+        InfeasibleError
+            Where no goal explains what was seen.
+        """
+        self._require_fitted()
+        if not isinstance(network := self.world, Network):
+            raise EngineError(f"goals are of models of a Network; this one is of a {type(network).__name__}.")
+        if not sighting.more:
+            raise EngineError("a trip that was seen to its end has its goal: ask goals of a beginning, with more=True.")
+        shares = np.ones(network.n_states)
+        if isinstance(prior, Mapping):
+            shares[:] = 0.0
+            shares[[network.read_state(name) for name in prior]] = list(prior.values())
+        elif prior is not None:
+            shares = np.array(prior, dtype=np.float64)
+        if shares.shape != (network.n_states,) or not (np.all(shares >= 0.0) and 0.0 < shares.sum() < np.inf):
+            raise EngineError(f"prior has a number of each of {network.n_states} states, 0 or more, not all of them 0.")
+        goals, out = np.flatnonzero(shares), np.zeros(network.n_states)
+        towards = [replace(sighting, goal=network.name_of(int(goal))) for goal in goals]
+        log_shares = seen_likelihoods(*self._trip_problem(), towards)(self._table()) + np.log(shares[goals])
+        if not np.any(log_shares > -np.inf):
+            raise InfeasibleError("no goal explains this beginning under the rules, among those of the prior.")
+        out[goals] = softmax(log_shares)
+        return out
+
     def closure(self, demand: Demand, closed: Sequence[Any], also: Rules = None) -> Closure:
         """What changes when some states of a network, such as links, are closed.
 
@@ -530,9 +576,9 @@ class MaximumEntropy(GradientLearner):
         settings, reward = self._begin()
 
         def begun(method: Method) -> Run[Any]:
-            if task.demos.sightings and (network is not None or self.in_place or not method.takes_sightings):
+            if task.demos.sightings and (self.in_place or not method.takes_sightings):
                 what = f"method={method.name!r} learns from complete trajectories, and some were seen in part"
-                raise EngineError(f"{what}: method='exact' learns from sightings, in worlds that are no networks.")
+                raise EngineError(f"{what}: method='exact' learns from sightings.")
             if network is not None:
                 return method.trip_run(task, settings, network)
             if reward is None:

@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,7 +11,7 @@ from scipy.sparse import csr_matrix, hstack
 
 from xmen.constraints.constraint import Constraint
 from xmen.engines.diagnosis import feasible_product
-from xmen.engines.seen import first_state
+from xmen.engines.seen import first_state, trip_ends
 from xmen.errors import ProductTooLargeError, TrajectoryError, XmenError
 from xmen.machines.tables import CompiledConstraint, MachineTable
 from xmen.rewards.linear import Features, Floats
@@ -52,6 +53,14 @@ class Demonstrations:
         seen = [first_state(sighting, self.walks.world) for sighting in self.sightings]
         return np.append(self.walks.starts, seen).astype(np.int64)
 
+    @cached_property
+    def ends(self) -> NDArray[np.int64]:
+        """Start and goal of each trip through a network (2, n), sightings after walks."""
+        assert isinstance(self.walks.world, AnyTask)
+        seen = [trip_ends(sighting, self.walks.world.network) for sighting in self.sightings]
+        whole = np.stack([self.walks.starts, self.walks.last_states]).astype(np.int64)
+        return np.hstack([whole, np.array(seen, dtype=np.int64).reshape(-1, 2).T])
+
     def seen_world(self, given: str | None) -> MDP:
         """The world to learn in: given the start, it starts where the demonstrations do, in their shares.
 
@@ -81,8 +90,8 @@ class Demonstrations:
 
     def trips(self) -> tuple[NDArray[np.integer], NDArray[np.integer], Floats]:
         """Start, goal and weight of each demonstration that counts, as the engines of a network take them."""
-        counted = np.flatnonzero(self.weights > 0)
-        return self.walks.starts[counted], self.walks.last_states[counted], self.weights[counted]
+        counted = np.flatnonzero(self.all_weights > 0)
+        return self.ends[0, counted], self.ends[1, counted], self.all_weights[counted]
 
     def feature_range(self, features: Features, discount: float = 1.0) -> tuple[Floats, Floats]:
         """The least and the largest f(tau) among demonstrations of positive weight, each (d,)."""

@@ -9,7 +9,7 @@ from xmen.engines.choose import Chooser
 from xmen.engines.exact import ExactDistribution
 from xmen.engines.seen import SeenTogether
 from xmen.engines.settings import EngineSettings
-from xmen.engines.trips import TripEngine
+from xmen.engines.trips import SeenTrips, TripEngine
 from xmen.errors import DivergenceError, EngineError, StartsWarning, notify
 from xmen.methods.demonstrations import Demonstrations
 from xmen.methods.identify import MOST_SEARCHES, warn_undetermined, warn_undetermined_trips, warn_unseen
@@ -118,7 +118,10 @@ PATIENCE = 100  # steps in a row that leave almost all of the offset where it wa
 
 
 class TripObjective(Objective):
-    """The loss of weights and its gradient, for trips as an engine has them; `offset` is added to every move."""
+    """The loss of weights and its gradient, for trips as an engine has them; `offset` is added to every move.
+
+    A trip y that was seen in part has log Z_y in place of R, and what is expected given y in place of its features.
+    """
 
     def __init__(self, engine: TripEngine, task: Task, coordinates: Coordinates) -> None:
         self.engine, self.features, self.coordinates, self.offset = engine, task.features, coordinates, 0.0
@@ -129,6 +132,15 @@ class TripObjective(Objective):
         self.demo_features: Floats = self._columns @ uses
         self._moves = np.arange(len(uses)) < len(network.source)  # and after them rules that are usually kept
         self._demo_length = float(uses[self._moves].sum())
+        counted = np.flatnonzero(demos.seen_weights > 0)
+        self._seen, self._seen_weights = None, demos.seen_weights[counted]
+        if len(counted):
+            sightings = [demos.sightings[k] for k in counted]
+            self._seen = SeenTrips(engine, engine.pair_of[-len(counted) :], sightings)
+            plain = self._seen.value(np.where(self._moves, engine.offset(0.0 * uses), 0.0), self._seen_weights)
+            if len(wrong := np.flatnonzero(plain.log_z == -np.inf)):
+                raise self._seen.unexplained(int(wrong[0]))
+            uses = uses + plain.visits
         # The curvature of a weight is about the mean of its squared feature over the trips, and what its penalty adds.
         curvature = self.rows.power(2).T @ uses + coordinates.l2
         # Of features that no trip shows and no penalty holds it is taken for a millionth of the largest.
@@ -139,12 +151,16 @@ class TripObjective(Objective):
 
     def __call__(self, moved: Floats) -> Value:
         weights = self.coordinates.full(moved)
+        reward = self.rows @ weights + self.offset * self._moves
         try:
-            found = self.engine.value(self.rows @ weights + self.offset * self._moves)
+            found = self.engine.value(reward)
+            loss, visits = float(self.engine.weight @ found.log_z) - float(weights @ self.demo_features), found.visits
+            if self._seen is not None:
+                seen = self._seen.value(reward, self._seen_weights)
+                loss, visits = loss - float(self._seen_weights @ seen.log_z), visits - seen.visits
         except DivergenceError:
             return Value(np.inf, np.full(len(moved), np.nan))
-        loss = float(self.engine.weight @ found.log_z) - float(weights @ self.demo_features)
-        gradient = self._columns @ found.visits - self.demo_features
+        gradient = self._columns @ visits - self.demo_features
         return self.coordinates.penalised(weights, loss - self.offset * self._demo_length, gradient)
 
 
@@ -163,13 +179,11 @@ class TripRun(LbfgsRun[TripState]):
     objective: TripObjective
 
     def __init__(self, task: Task, settings: FitSettings, engine: TripEngine) -> None:
-        self.task, self.engine = task, engine
+        self.task, self.settings, self.engine = task, settings, engine
         super().__init__(TripObjective(engine, task, settings.coordinates(task.features.d)), settings)
 
     def start(self) -> TripState:
-        shared, reward = self.engine.shared, self.objective.rows @ self.coordinates.full(self.first)
-        radius = 0.0 if shared is None else shared.radius(reward)
-        self.objective.offset = min(0.0, float(np.log(0.9 / radius))) if radius > 0.0 else 0.0
+        self.objective.offset = self.engine.offset(self.objective.rows @ self.coordinates.full(self.first))
         return replace(super().start(), offset=self.objective.offset)
 
     def step(self, state: TripState) -> tuple[TripState, dict[str, float]]:
@@ -214,7 +228,10 @@ class TripRun(LbfgsRun[TripState]):
     def conclude(self, state: TripState, monitor: Monitor) -> Outcome:
         self.require_feasible(state)
         outcome = super().conclude(state, monitor)
-        self.warn_undetermined()
+        if not self.task.demos.sightings:
+            self.warn_undetermined()
+        elif not (monitor.stopped or self.coordinates.l2.any() or len(self.coordinates.free) > MOST_SEARCHES):
+            warn_unseen(information(self.task, self.settings, self.answer(state)))
         return outcome._replace(learned={})
 
     def warn_undetermined(self) -> None:

@@ -271,7 +271,7 @@ def unidentified_trips(engine: TripEngine, rows: csr_matrix, scale: Floats) -> F
     """
     assert engine.shared is not None
     rng, nothing = np.random.default_rng(0), np.zeros(rows.shape[0])
-    plain = nothing + min(0.0, float(np.log(0.9 / max(engine.shared.radius(nothing), 1e-300))))  # M has a radius of 0.9
+    plain = nothing + engine.offset(nothing)
     wanted = np.zeros(engine.n_pairs, dtype=np.int64)
     wanted[rng.permutation(engine.n_pairs)[:400]] = 8
     apart = [csr_matrix((1, rows.shape[1]))]

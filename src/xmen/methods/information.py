@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 from xmen.engines.choose import Chooser
 from xmen.engines.exact import ExactDistribution
 from xmen.engines.seen import SeenTogether
-from xmen.engines.trips import RejectTrips, TripEngine
+from xmen.engines.trips import RejectTrips, SeenTrips, TripEngine
 from xmen.errors import DivergenceError, ProductTooLargeError, TrajectoryError
 from xmen.methods.runs import Coordinates, FitSettings, Task, read_l2, warn_of_end
 from xmen.rewards.linear import Features, Floats
@@ -110,9 +110,9 @@ def information(task: Task, settings: FitSettings, weights: Floats, settled: Seq
             expected, hessian = _trip_moments(task, settings, world.network, weights)
         else:
             expected, hessian = _world_moments(task, settings, weights)
-            if task.demos.sightings:
-                seen, complete = _seen_moments(task, settings, weights), hessian
-                rows, hessian = np.concatenate([rows, seen[0]]), hessian - seen[1]
+        if task.demos.sightings:
+            seen, complete = _seen_moments(task, settings, weights), hessian
+            rows, hessian = np.concatenate([rows, seen[0]]), hessian - seen[1]
         return Information(coordinates, hessian, rows - expected, task.demos.all_weights, settled, False, complete)
 
 
@@ -153,7 +153,7 @@ def curvature(means: Means, weights: Floats, scale: Floats, coordinates: Coordin
 def _trip_moments(task: Task, settings: FitSettings, network: Network, weights: Floats) -> tuple[Floats, Floats]:
     """E[f] of each trip's start and goal (n, d), and the Hessian (d, d)."""
     demos, asked = task.demos, settings.engine
-    problem = (network, task.constraint, demos.walks.starts, demos.walks.last_states, demos.weights, asked.max_nodes)
+    problem = (network, task.constraint, demos.ends[0], demos.ends[1], demos.all_weights, asked.max_nodes)
     rows = task.features.rows(network.source, network.action)
     columns = rows.T.tocsr()
     try:
@@ -190,6 +190,18 @@ def _world_moments(task: Task, settings: FitSettings, weights: Floats) -> tuple[
 def _seen_moments(task: Task, settings: FitSettings, weights: Floats) -> tuple[Floats, Floats]:
     """E[f | y] of each sighting (n, d), and the mean of Var[f | y] over all demonstrations (d, d)."""
     demos, features = task.demos, task.features
+    coordinates = settings.coordinates(features.d)
+    if isinstance(world := demos.walks.world, AnyTask):
+        network, (starts, goals) = world.network, demos.ends[:, len(demos.walks) :]
+        table, asked = features.rows(network.source, network.action), settings.engine.max_nodes
+        engine = TripEngine(network, task.constraint, starts, goals, demos.seen_weights, asked)
+        trips = SeenTrips(engine, engine.pair_of, demos.sightings)
+
+        def of_each(points: list[Floats]) -> Iterable[Floats]:
+            return (table.T @ trips.value(table @ at, demos.seen_weights).visits for at in points)
+
+        each = trips.value(table @ weights, features=table).each
+        return each, curvature(of_each, weights, features.scale, coordinates)
     base = Chooser(task.law(), settings.engine).exact()
     together = SeenTogether(base, demos.sightings)
 
@@ -199,7 +211,7 @@ def _seen_moments(task: Task, settings: FitSettings, weights: Floats) -> tuple[F
 
     moments = together(base.with_reward(features.table(weights)))[1]
     rows = np.stack([features.contract(moments(alone)) for alone in np.eye(len(demos.sightings))])
-    return rows, curvature(means, weights, features.scale, settings.coordinates(features.d))
+    return rows, curvature(means, weights, features.scale, coordinates)
 
 
 # ---- Many fits of linear weights over one product, in the same passes: the bootstrap and cross-validation.
