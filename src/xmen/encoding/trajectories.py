@@ -503,19 +503,31 @@ class Encoding:
         """The formula with a literal per threshold, true exactly when the walk's integer sum is at most it.
 
         edge_values: one integer per place edge; start_values: one per start place; rule_values: one per rule that is
-        usually kept. One adder serves all thresholds.
+        usually kept. One adder serves all thresholds. It adds what the walk loses at each station against the best that
+        was possible there: the sum is the highest possible one less all losses, most of which are 0.
         """
-        builder = self._builder.copy()
-        walk, places = self.walk, self.places
-        end_values = np.zeros(len(places.ends), dtype=np.int64)
-        plus, minus = signed_sums(builder, walk, edge_values, end_values)
-        for sign, sums in ((1, plus), (-1, minus)):
-            number = builder.number_of([(sign * v, b) for v, b in zip(start_values.tolist(), walk.begins, strict=True)])
-            kept = zip(rule_values, self.usual[: len(rule_values)], strict=True)
-            sums[:] = builder.sum_of([list(sums), number, *(builder.number_of([(sign * v, b)]) for v, b in kept)])
-        literals = []
-        for threshold in thresholds:
-            more = builder.sum_of([minus, builder.constant(max(threshold, 0))])
-            less = builder.sum_of([plus, builder.constant(max(-threshold, 0))])
-            literals.append(builder.at_least_number(more, less))
+        builder, places = self._builder.copy(), self.places
+        source, target = places.source.tolist(), places.target.tolist()
+        best = np.full(len(places.state), np.iinfo(np.int64).min)
+        best[places.ends] = 0
+        for source_, target_, value in zip(source[::-1], target[::-1], edge_values.tolist()[::-1], strict=True):
+            best[source_] = max(best[source_], value + best[target_])
+        firsts = start_values + best[places.starts]
+        highest = int(firsts.max()) + sum(max(value, 0) for value in rule_values)
+        lowest = max(highest - min(thresholds, default=highest), 0)  # more need not be told apart
+        losses: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+        lost = np.minimum(best[places.source] - edge_values - best[places.target], lowest)
+        for station, loss, literal in zip(
+            places.station[places.source].tolist(), lost.tolist(), self.walk.used, strict=True
+        ):
+            losses[station][loss].append(literal)
+        numbers = [
+            [(loss, builder.any_of(literals)) for loss, literals in by_loss.items() if loss]
+            for _, by_loss in sorted(losses.items())
+        ]
+        numbers.append(list(zip(np.minimum(firsts.max() - firsts, lowest).tolist(), self.walk.begins, strict=True)))
+        kept = zip(rule_values, self.usual[: len(rule_values)], strict=True)
+        numbers += [[(abs(value), -literal if value > 0 else literal)] for value, literal in kept]
+        total = builder.sum_of([builder.number_of(number) for number in numbers])
+        literals = [builder.at_least_number(total, builder.constant(max(highest - one, 0))) for one in thresholds]
         return Formula(builder.n_variables, builder.clauses, self.decoder.variables), literals
