@@ -154,3 +154,53 @@ def test_auto_takes_exact_then_reject(grid, rules):
     assert d.engine == "reject"
     assert "'never twice' multiplies it the most" in d.reason
     assert f"{d.acceptance:.2%}" in d.reason
+
+
+def test_counts_of_self_avoiding_walks_from_corner_to_corner():
+    """Published counts (OEIS A007764) for 2x2 to 5x5 points: exactly where the rule fits, else within the error."""
+    for n, published in ((2, 2), (3, 12), (4, 184), (5, 8512)):
+        moves = ("up", "down", "left", "right")
+        world = xm.GridWorld(n, n, start=(0, 0), goal=(n - 1, n - 1), moves=moves, horizon=n * n - 1)
+        if n < 5:
+            d = xm.distribution(world, xm.no_revisit(), engine="exact")
+            assert d.log_partition() == pytest.approx(math.log(published), abs=1e-9)
+        d = xm.distribution(world, xm.no_revisit(), engine="reject", max_nodes=10_000 if n < 5 else 60_000, seed=0)
+        log_z, std = d.log_partition(return_std=True)
+        assert abs(log_z - math.log(published)) <= 4 * std + 1e-9
+        assert std < 0.05
+
+
+@pytest.mark.slow
+def test_walks_over_six_by_six_points():
+    world = xm.GridWorld(6, 6, (0, 0), (5, 5), moves=("up", "down", "left", "right"), horizon=35)
+    d = xm.distribution(world, xm.no_revisit(), engine="reject", seed=0)
+    log_z, std = d.log_partition(return_std=True)
+    assert abs(log_z - math.log(1_262_816)) <= 4 * std
+    assert std < 0.05
+
+
+def test_a_local_memory_forbids_what_its_definition_says():
+    """Trajectories fail that come back to a state of which every later one had been near: within half a loop there and
+    back, counted in positions at which the event holds."""
+    world = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), moves=("up", "down", "left", "right"), horizon=9)
+    for event in (xm.anytime, world.at((0, 0), (1, 0), (1, 1), (2, 1)), xm.doing(0, 3)):
+        counts = event.holds(world.source.astype(int), world.action.astype(int))
+        far = np.where(np.eye(9, dtype=bool), 0, 99)
+        for source, target, count in zip(world.source, world.target, counts, strict=True):
+            far[source, target] = min(far[source, target], int(count))
+        for middle in range(9):
+            far = np.minimum(far, far[:, [middle]] + far[[middle]])
+        taus = xm.distribution(world, None, engine="exact").sample(150, seed=0)
+        told_apart = Counter()
+        for rule in next(iter(xm.no_revisit(event).relaxations(world))):
+            for tau in taus:
+                s, a = np.array(tau.states), np.array([*tau.actions, -1])
+                on = event.holds(s, a)
+                closed = [
+                    s[i] == s[j] and on[i] and on[j] and all(far[s[i], x] + far[x, s[i]] <= rule.loop for x in s[i:j])
+                    for i in range(len(s))
+                    for j in range(i + 1, len(s))
+                ]
+                assert rule.accepts(tau) == (not any(closed)), (rule, tau)
+                told_apart[rule.accepts(tau)] += 1
+        assert len(told_apart) == 2

@@ -214,10 +214,11 @@ class Constraint(Operand, ABC):
         """Why no trajectory of any world can keep this constraint, where that is plain to see; else ''."""
         return ""
 
-    def relaxations(self) -> tuple[Constraint, ...]:
-        """Weaker constraints that this one implies and whose machines are smaller, the strongest first.
+    def relaxations(self, world: MDP) -> Iterable[Iterable[Constraint]]:
+        """Ladders of weaker constraints that this one implies over a world, their machines smaller: each weakest first.
 
-        An engine that cannot afford this constraint multiplies one of these in and rejects with the rest.
+        An engine that cannot afford this constraint multiplies in the last one that it can of a ladder, the first that
+        has one, and rejects with the rest.
         """
         return ()
 

@@ -1,7 +1,7 @@
 """Constraints on runs and repetitions: longest stretches, equal moves in a row, states seen twice."""
 
-from collections.abc import Hashable
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -10,6 +10,7 @@ from xmen.constraints.arithmetic import Comparable, integer
 from xmen.constraints.constraint import Constraint, Sure, word
 from xmen.constraints.occurrence import EventLeaf
 from xmen.events import NO_ACTION, Bools, Event, Ints, anytime, require_event
+from xmen.worlds.mdp import MDP
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -79,7 +80,9 @@ class VisitedStates(EventLeaf):
 class NoRevisit(VisitedStates):
     """No state twice among the positions at which the event holds; the state is the set of those visited."""
 
-    WINDOWS: ClassVar = (8, 6, 4, 3, 2)  # how many recent states its relaxations remember
+    LOOPS: ClassVar = range(2, 9)  # of so many moves that its relaxations remember who was there: up to 4 away
+    MOST_STATES: ClassVar = 10_000  # of a world whose sets of states are the bits of a number
+    WINDOWS: ClassVar = (2, 3, 4, 6, 8)  # recent states that are remembered where even these are too many
 
     def start(self) -> Hashable:
         return frozenset()
@@ -95,8 +98,76 @@ class NoRevisit(VisitedStates):
         again = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] != self.ELSEWHERE)
         return np.asarray(~np.any(again, axis=1))
 
-    def relaxations(self) -> tuple[Constraint, ...]:
-        return tuple(NoRecentRevisit(self.event, window) for window in self.WINDOWS)
+    def relaxations(self, world: MDP) -> Iterator[Iterator[Constraint]]:
+        if world.n_states <= self.MOST_STATES:
+            yield self._near(world)
+        yield (NoRecentRevisit(self.event, window) for window in self.WINDOWS)
+
+    def _near(self, world: MDP) -> Iterator[Constraint]:
+        before: list[int] = []
+        for loop, near in enumerate(round_trips(world, self.event, self.LOOPS.stop - 1)):
+            if loop in self.LOOPS and near != before:
+                after: dict[int, int] = {}
+                pairs = world.source.astype(np.int64) * (world.n_actions + 1) + world.action + 1
+                for pair, target in zip(pairs.tolist(), world.target.tolist(), strict=True):
+                    after[pair] = after.get(pair, 0) | near[target]
+                yield NoNearRevisit(self.event, loop, world.n_actions, after)
+            before = near
+
+
+def round_trips(world: MDP, event: Event, most: int) -> Iterator[list[int]]:
+    """For 0, 1, ... `most`: of each state the bits of those on a loop through it of so many moves at which it holds."""
+    n, edges = world.n_states, np.stack([world.source, world.target], axis=1).tolist()
+    counts = event.holds(world.source.astype(np.int64), world.action.astype(np.int64)).tolist()
+    onward: list[list[int]] = []  # by number of such moves: where one gets from each state
+    back: list[list[int]] = []  # from where one gets to each state
+    for number in range(most + 1):
+        for levels, way in ((onward, 1), (back, -1)):
+            now = list(levels[-1]) if number else [1 << state for state in range(n)]
+            for (here, there), counted in zip((edge[::way] for edge in edges), counts, strict=True):
+                if number and counted:
+                    now[here] |= levels[-1][there]
+            free = [edge[::way] for edge, counted in zip(edges, counts, strict=True) if not counted]
+            while any(now[there] & ~now[here] for here, there in free):
+                for here, there in free:
+                    now[here] |= now[there]
+            levels.append(now)
+        near = [0] * n
+        for there, here in zip(onward, reversed(back), strict=True):
+            near = [known | (one & other) for known, one, other in zip(near, there, here, strict=True)]
+        yield near
+
+
+@dataclass(frozen=True, repr=False)
+class NoNearRevisit(VisitedStates):
+    """What `no_revisit` implies for a local memory (ng: Baldacci, Mingozzi and Roberti 2011), made for one world.
+
+    Of the states at which the event held it remembers those on a loop of so many moves through here: no such loop is
+    closed, nor a longer one that stays near by. The state is the set of them, with regard to the next place.
+    """
+
+    loop: int
+    n_actions: int
+    after: dict[int, int] = field(compare=False)  # what is near to where each pair may lead
+
+    def symbols(self, states: Ints, actions: Ints) -> Ints:
+        pairs = states * (self.n_actions + 1) + np.where(actions == NO_ACTION, 0, actions + 1)
+        return 2 * pairs + self.event.holds(states, actions)
+
+    def start(self) -> Hashable:
+        return 0
+
+    def step(self, state: int, symbol: int) -> Hashable:
+        pair = symbol >> 1
+        if symbol & 1:
+            here = 1 << pair // (self.n_actions + 1)
+            if state & here:
+                return Sure.FAILS
+            state |= here
+        return state & self.after.get(pair, 0)
+
+    def _text(self) -> str:
+        return f"{super()._text()} among the states within {self.loop / 2:g} moves of here"
 
 
 @dataclass(frozen=True, repr=False)

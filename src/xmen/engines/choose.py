@@ -1,6 +1,7 @@
 """Which engine answers: exact under a node budget, else rejection where it accepts often enough, else XOR."""
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 
@@ -156,7 +157,12 @@ class Chooser:
             parts = units(self.law.constraint)
             suspects = [i for i, (label, _) in enumerate(parts) if label in relaxation.multiplied]
             raise explain_conflict(self.law.world, parts, self.max_nodes, suspects)
-        return RejectDistribution(relaxation, self.law, self.seed, self.settings.time_limit)
+        d = RejectDistribution(relaxation, self.law, self.seed, self.settings.time_limit)
+        if relaxation.memory:
+            with suppress(EngineError):  # of weights that do not add up: a learner asks under others
+                share = float(next(d.checked(np.random.default_rng(0)))[1].mean())
+                d.reason = f"asked for. {relaxation.memory}Rejection accepts {share:.2%} of its first draws."
+        return d
 
     def joint_xor(self) -> XorDistribution:
         """The XOR engine for all starts together."""
@@ -177,8 +183,9 @@ class Chooser:
             rate = reject.acceptance_or_less(LEAST_ACCEPTANCE)
         except EngineError:
             rate = 0.0
+        memory = reject.relaxation.memory if isinstance(reject, RejectDistribution) else ""
         if rate >= LEAST_ACCEPTANCE:
-            reject.reason = f"{too_large} Rejection accepts {rate:.2%} of relaxed draws."
+            reject.reason = f"{too_large} {memory}Rejection accepts {rate:.2%} of relaxed draws."
             return reject
         if self.law.world.unbounded:
             return reject  # hashing would need a horizon; what hopeless rejection says is the answer
@@ -187,7 +194,7 @@ class Chooser:
             xor = self.by_start(Chooser.joint_xor)
         except ProductTooLargeError as error:
             if rate > 0.0:  # slow, and still the one that answers
-                reject.reason = f"{too_large} Rejection accepts {share} of relaxed draws. Xor: {error}"
+                reject.reason = f"{too_large} {memory}Rejection accepts {share} of relaxed draws. Xor: {error}"
                 return reject
             sentence = "no engine answers here. Exact: {} Reject: it accepts {} of relaxed draws. Xor: {}"
             raise ProductTooLargeError(Message(sentence, exact, share, error, world=self.law.world)) from None

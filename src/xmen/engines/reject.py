@@ -7,6 +7,7 @@ relaxation cannot carry is only the acceptance rate, which is measured and repor
 import time
 from abc import abstractmethod
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from xmen.constraints.constraint import Constraint, conjunction, units, usual_am
 from xmen.engines.diagnosis import Parts, multiply
 from xmen.engines.distribution import Distribution, Guarantee, Law, Seed
 from xmen.engines.exact import SAMPLE_CELLS, ExactDistribution
-from xmen.errors import EngineError, ProductTooLargeError
+from xmen.errors import EngineError, Message, ProductTooLargeError, joined
 from xmen.machines.tables import CompiledConstraint, Watch, release
 from xmen.options import require_whole
 from xmen.product.best import best_walks
@@ -44,33 +45,44 @@ class Relaxation(NamedTuple):
     product: Product
     multiplied: tuple[str, ...]
     rejecting: tuple[str, ...]
+    shadows: tuple[str, ...] = ()  # what is multiplied in of those that are left
+
+    @property
+    def memory(self) -> str:
+        """What the product remembers of rules that reject, as a sentence; '' where it remembers nothing."""
+        return Message("The product remembers {}. ", joined(self.shadows, ", ", "{!r}")) if self.shadows else ""
 
 
 def relax(world: MDP, constraint: Constraint | None, max_nodes: int) -> Relaxation:
     """Multiply constraints in, smallest product first, as long as the node budget allows.
 
-    A constraint that does not fit leaves behind the strongest of its own relaxations that does. Deciding costs at most
-    about 3 `MOST_TRIED` products within the budget, however many constraints there are.
+    A constraint that does not fit leaves behind one of its own relaxations that does. Deciding costs at most about 3
+    `MOST_TRIED` products within the budget, however many constraints there are.
     """
     product, n_failures = multiply(world, None, DEFAULT_MAX_NODES), 0
     budget = max(max_nodes, product.n_nodes)
-    chosen, multiplied, rejecting = list[Constraint](), list[str](), list[str]()
+    chosen, multiplied, rejecting, shadows = list[Constraint](), list[str](), list[str](), list[str]()
     for fits, group in _groups(world, units(constraint), budget):
         whole = conjunction([part for _, part in group])
-        taken, candidates = None, [whole] if fits and n_failures < MOST_FAILURES else []
-        for candidate in [*candidates, *(group[0][1].relaxations() if len(group) == 1 else ())]:
-            assert candidate is not None
-            try:
-                product = multiply(world, conjunction([*chosen, candidate]), budget)
-            except ProductTooLargeError:
-                n_failures += candidate is whole
-                continue
-            taken = candidate
-            chosen.append(candidate)
-            break
+        assert whole is not None
+        first = [[whole]] if fits and n_failures < MOST_FAILURES else []
+        ladders = chain(first, group[0][1].relaxations(world) if len(group) == 1 else ())
+        taken: Constraint | None = None
+        for ladder in ladders:
+            for candidate in ladder:
+                try:
+                    product = multiply(world, conjunction([*chosen, candidate]), budget)
+                except ProductTooLargeError:
+                    n_failures += candidate is whole
+                    break  # what comes after it is larger
+                taken = candidate
+            if taken is not None:
+                chosen.append(taken)
+                break
         n_failures = 0 if taken is whole else n_failures
         (multiplied if taken is whole else rejecting).extend(label for label, _ in group)
-    return Relaxation(product, tuple(multiplied), tuple(rejecting))
+        shadows += [str(taken)] if taken is not None and taken is not whole else []
+    return Relaxation(product, tuple(multiplied), tuple(rejecting), tuple(shadows))
 
 
 def _groups(world: MDP, parts: Parts, budget: int) -> list[tuple[bool, Parts]]:
@@ -277,6 +289,6 @@ class RejectDistribution(Estimating):
         return out
 
     def __repr__(self) -> str:
-        product, *rules = self.relaxation
+        product, *rules, _ = self.relaxation
         carried, left = (some(map(repr, names), MOST_NAMED, none="nothing") for names in rules)
         return f"{super().__repr__()[:-1]}; multiplied {carried} ({product.n_nodes:,} nodes), rejecting with {left}>"
