@@ -43,8 +43,20 @@ def run(tmp_path, monkeypatch, capsys):
 
 
 def test_every_example_is_tested():
-    known = {"taxi.py", "road_graph.py", "trips.py", "link_size.py", "warehouse.py", "thin_ice.py"}
+    known = {"taxi.py", "road_graph.py", "trips.py", "link_size.py", "warehouse.py", "thin_ice.py", "pillar.py"}
     assert {path.name for path in EXAMPLES.glob("*.py")} == known
+
+
+def test_pillar(run):
+    names, printed = run("pillar.py")
+    yard, given = names["yard"], names["given"]
+    walks = given.sample(50, seed=0)
+    hidden = {3, 4, 5}
+    seen = {t: yard.state(cell) for t, cell in enumerate(names["given"].sightings[0].seen) if t not in hidden}
+    assert all(len(tau) == 8 and len(set(tau.states)) == 9 for tau in walks)
+    assert all(tau.states[t] == state for tau in walks for t, state in seen.items())
+    assert names["as_event"].argmax() == len(names["steps"]) - 1  # the trap: whoever wanders most
+    assert "across the bridge: 0.561 before, 0.667 now" in printed
 
 
 def test_taxi(run):
