@@ -311,6 +311,17 @@ def count_text(counted: dict[str, Any], name: str) -> str:
     return f"{count:,}" if isinstance(count, int) else f"about {count:.3g}"
 
 
+def one_in(log: float) -> str:
+    """A probability whose logarithm is given, in words.
+
+    >>> one_in(-7.2), one_in(-1000.0), one_in(-math.inf)
+    ('1 in 1,340', '1 in 2.0e+434', 'never')
+    """
+    if log < -20.0:
+        return "never" if log == -math.inf else f"1 in {_power_text(-log / math.log(10))}"
+    return f"1 in {float(f'{math.exp(-log):.3g}'):,.6g}"
+
+
 def share_text(counted: dict[str, Any]) -> str:
     """The share of the valid among the possible in per cent, also where it is smaller than any float.
 

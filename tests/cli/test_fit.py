@@ -56,7 +56,15 @@ def test_demonstrations_can_be_given(folder):
 def test_what_is_printed(folder):
     result = run("fit p.toml --l2 0.1")
     assert result.exit_code == 0
-    for word in ("xmen, method exact", "converged", "nats per demonstration", "steps", "diagonal", "p_model"):
+    for word in (
+        "xmen, method exact",
+        "converged",
+        "nats per demonstration",
+        "nats per demonstration, 1 in ",
+        "steps",
+        "diagonal",
+        "p_model",
+    ):
         assert word in result.stdout
     assert result.stderr == ""
     assert all(len(line) <= 80 for line in result.stdout.splitlines())

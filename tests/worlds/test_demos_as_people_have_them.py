@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -193,3 +194,19 @@ def test_trips_from_spreadsheets_and_frames(tmp_path):
     (tmp_path / "b.jsonl").write_text("[" * 100_000)
     with pytest.raises(FileFormatError, match="line 1: expected JSON"):
         xm.read_trips(tmp_path / "b.jsonl", ring)
+
+
+def test_all_rows_of_a_csv_that_cannot_be_read_are_listed_with_their_lines(tmp_path):
+    grid = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), moves=("up", "right"))
+    file = tmp_path / "walks.csv"
+    rows = ["a,0,0,0", "a,1,9,0", "a,2,0,7", "b,0,0,0", "b,2,1,0", "c,0,0,0", "c,1,1,0", "a,3,0,0"]
+    file.write_text("demo,step,x,y\n" + "\n".join(rows) + "\n")
+    with pytest.raises(xm.FileFormatError) as caught:
+        xm.read_demos(file, grid)
+    said = str(caught.value)
+    assert said.startswith("4 rows cannot be read: ")
+    assert re.findall(r"walks.csv, line (\d+)", said) == ["3", "4", "6", "9"]
+    for words in ("cell (9, 0)", "cell (0, 7)", "step 2 follows step 0", "do not stand together"):
+        assert words in said
+    file.write_text("demo,step,x,y\n" + "\n".join(rows[5:7]) + "\n")
+    assert len(xm.read_demos(file, grid)) == 1

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from xmen.answers import check_demonstrations, make_learner, standard_errors
+from xmen.answers import check_demonstrations, make_learner, one_in, standard_errors
 from xmen.baselines.constraint_inference import ConstraintInference
 from xmen.cli._output import STOPPED, YES, fit_progress, print_facts, print_json, print_notes, print_table, working
 from xmen.cli._subject import LAST_STATE, claim, open_problem, save_model
@@ -213,8 +213,9 @@ def _print(report: dict[str, Any]) -> None:
         best = report["best_iteration"]
         loss = report["validation_loss"][best - 1]
         facts["validation"] = f"best at iteration {best}, whose weights these are: {loss:.4f} nats per demonstration"
+    drawn = one_in(report["log_likelihood"])
     mean = f"mean log-likelihood of {report['demonstrations']:,}"
-    facts["likelihood"] = f"{report['log_likelihood']:.4f} nats per demonstration ({mean})"
+    facts["likelihood"] = f"{report['log_likelihood']:.4f} nats per demonstration, {drawn} ({mean})"
     print_facts(facts)
     if "constraints" in report:
         rows = [(one["name"], one["rule"], f"{one['eliminated']:.1%}") for one in report["constraints"]]

@@ -1,5 +1,6 @@
 """`xmen rules`: which rules the demonstrations keep, and how sure that is."""
 
+import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -89,7 +90,8 @@ def _print(report: dict[str, Any]) -> None:
         "demonstrations": f"{report['demonstrations']:,}",
         "known rules": "; ".join(report["known"]) or "none",
         "candidates": f"{report['candidates']:,}, of which {len(report['rules'])} are rules of the demonstrator",
-        "level": f"{report['level']:g}: a gain of {report['least_gain']:.3f} nats per demonstration or more",
+        "level": f"{report['level']:g}: a gain of {report['least_gain']:.3f} nats per demonstration or more, each "
+        f"{math.exp(report['least_gain']):.3g} times as likely",
     }
     print_facts(facts)
     if report["rules"]:

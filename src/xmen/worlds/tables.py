@@ -214,7 +214,7 @@ def demo_names(demos: Sequence[Trajectory], names: Iterable[str] | None = None) 
 
 
 def from_table(table: Table, names: Names) -> RecordedDemos:
-    """Demonstrations from a table with one row per position."""
+    """Demonstrations from a table with one row per position; all rows that cannot be read are refused at once."""
     demo, step, action = table.role(*DEMO), table.role(*STEP), table.role(*ACTION)
     if demo is None:
         raise FileFormatError(
@@ -223,28 +223,34 @@ def from_table(table: Table, names: Names) -> RecordedDemos:
         )
     state = table.state_columns(*STATE)
     others = [name for name in table.columns if name not in (demo, step, action, *state)]
-    demos, seen = RecordedDemos(), set[str]()
+    demos, seen, bad = RecordedDemos(), set[str](), list[XmenError]()
     for label, group in groupby(range(table.n_rows), lambda row: str(table.columns[demo][row]).strip()):
         rows = list(group)
         if is_missing(table.columns[demo][rows[0]]):
-            raise FileFormatError(f"{table.where(rows[0])}: there is nothing in the column {demo}")
+            bad.append(FileFormatError(f"{table.where(rows[0])}: there is nothing in the column {demo}"))
+            continue
         if label in seen:
             apart = f"the rows of demonstration {label!r:.60} do not stand together: sort"
-            raise FileFormatError(f"{table.where(rows[0])}: {apart}")
+            bad.append(FileFormatError(f"{table.where(rows[0])}: {apart}"))
         seen.add(label)
         taken = [None if action is None else table.columns[action][row] for row in rows]
         fields = [*state, *([] if action is None else [action])]
         hidden = [all(is_missing(table.columns[column][row]) for column in fields) for row in rows]
         noted = not all(map(is_missing, taken)) and not any(hidden)  # what was seen in part is seen by its states
-        states, actions, before = list[Any](), list[int](), None
-        try:
-            for position, row in enumerate(rows):
+        states, actions, read = list[Any](), list[int](), len(bad)
+        before: int | None = None
+
+        def note(row: int, error: XmenError, label: str = label) -> None:
+            bad.append(FileFormatError(f"{table.where(row)}, demonstration {label!r:.60}: {error}"))
+
+        for position, row in enumerate(rows):
+            try:
                 if step is not None:
-                    number = whole(table.columns[step][row])
-                    if number is None or before not in (None, number - 1):
-                        after = "nothing" if before is None else f"step {before}"
-                        raise TrajectoryError(f"step {table.columns[step][row]} follows {after}: they go 0, 1, 2, ...")
+                    number, last_one = whole(table.columns[step][row]), before
                     before = number
+                    if number is None or last_one not in (None, number - 1):
+                        after = "nothing" if last_one is None else f"step {last_one}"
+                        raise TrajectoryError(f"step {table.columns[step][row]} follows {after}: they go 0, 1, 2, ...")
                 states.append(None if hidden[position] else table.state(state, row, names))
                 last = position == len(rows) - 1
                 if noted and last != is_missing(taken[position]):
@@ -255,11 +261,15 @@ def from_table(table: Table, names: Names) -> RecordedDemos:
                     )
                 if noted and not last:
                     actions.append(names.action(taken[position]))
-            row = rows[0]
-            found: Any = Sighting(states) if any(hidden) else names.along(states, actions if noted else None)
-            demos.add(found, columns_beside(table, others, rows), label)
+            except XmenError as error:
+                note(row, error)
+        try:
+            if len(bad) == read:
+                found: Any = Sighting(states) if any(hidden) else names.along(states, actions if noted else None)
+                demos.add(found, columns_beside(table, others, rows), label)
         except XmenError as error:
-            raise FileFormatError(f"{table.where(row)}, demonstration {label!r:.60}: {error}") from None
+            note(rows[0], error)
+    refuse_rows(bad)
     return demos
 
 
