@@ -73,7 +73,7 @@ class FromTheList(paper.Proposal):
 
 def in_spans(seen: Any, l2: Any) -> paper.Bounds:
     """Bounds in units of the spans."""
-    plain = paper.letter_bounds(seen)
+    plain = paper.plain_bounds(seen)
     return replace(plain, smoothness=min(plain.smoothness, paper.largest_variance(seen.points / plain.span)))
 
 

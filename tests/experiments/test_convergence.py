@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from xmen.experiments import Notebook, convergence
-from xmen.experiments.convergence import Setting, compare, constants, slippery, straight
+from xmen.experiments.convergence import Setting, bound, compare, constants, noise_and_bias, slippery, straight
 
 SETTING = Setting(delta=1.18, m1=16, n_draws=8)
 WEIGHTED = Setting(delta=1.1, m1=16, n_draws=8)
@@ -24,7 +24,8 @@ def plain():
 
 @pytest.fixture(scope="module")
 def weighted():
-    return compare(slippery(), [WEIGHTED, WEIGHTED._replace(self_normalised=True)], N_ITER, 2, seed=0)
+    others = [WEIGHTED._replace(self_normalised=True), WEIGHTED._replace(letter=True)]
+    return compare(slippery(), [WEIGHTED, *others], N_ITER, 2, seed=0)
 
 
 def walks_on_the_grid(cell=(0, 0), moves=()):
@@ -69,24 +70,63 @@ def xm_log_dynamics(problem, tau):
     return sum(np.log(chance[step]) for step in steps)
 
 
-def test_the_mean_gap_is_under_the_bound_with_its_bias_term(plain, weighted):
+def test_the_mean_gap_is_under_the_bound(plain, weighted):
     for curve in [*plain.values(), *weighted.values()]:
         assert curve.gaps.shape[1] == N_ITER
         assert np.all(curve.gaps >= 0.0)
-        assert np.all(curve.mean <= curve.theorem3 + curve.bias)
-        assert curve.under_bound
-        assert np.all(np.diff(curve.theorem3) < 0.0)
-        assert curve.bias > 0.0
+        assert curve.under(curve.ours) is (None if curve.setting.self_normalised else True)
 
 
-def test_the_bound_is_the_sum_of_its_two_terms(plain):
+def test_theorem_3_is_the_sum_of_its_two_terms(plain):
     """At K = infinity the variance floor is left, and it falls with the number of draws."""
     first, last = (plain[SETTING].theorem3[k] for k in (0, N_ITER - 1))
     floor = (N_ITER * last - first) / (N_ITER - 1)  # from a / K + b at K = 1 and at K = N_ITER
-    sigma1_squared, sigma2_squared, factor, step_size = constants(straight(), 1.18)
-    assert factor == 1.18
-    assert floor == pytest.approx(step_size * (sigma1_squared / 16 + sigma2_squared / 8) / factor)
-    assert plain[SETTING].bias < plain[SETTING._replace(delta=1.35)].bias
+    sigma1_squared, sigma2_squared, step = constants(straight(), 1.18)
+    assert floor == pytest.approx(step * (sigma1_squared / 16 + sigma2_squared / 4) / 1.18**2)
+
+
+def test_the_theorem_holds_on_quadratics_where_everything_is_known_exactly():
+    """L = curvature x^2 / 2 with a constant bias and noise of any size: E L(mean iterate) follows a recursion of means
+    and covariances. Of 2,000 random settings none is above the bound; without any one of its terms many are."""
+    rng, missed = np.random.default_rng(0), np.zeros(3)
+    for _ in range(2000):
+        curvature, step = rng.choice([1.0, rng.random()]), rng.choice([1.0, rng.random(), 0.05])  # Lambda = 1
+        bias, noise, start, n = *(10.0 ** rng.uniform(-3, 1, size=3) * rng.choice([0, 1], size=3)), rng.integers(1, 60)
+        # The state is (x, sum of iterates); its mean and covariance.
+        mean, covariance, reach = np.array([start, 0.0]), np.zeros((2, 2)), 0.0
+        shrink = 1.0 - step * curvature
+        move, push = np.array([[shrink, 0.0], [shrink, 1.0]]), np.array([step, step])
+        for _ in range(n):
+            mean = move @ mean + push * bias
+            covariance = move @ covariance @ move.T + noise * np.outer(push, push)
+            reach = max(reach, np.sqrt(mean[0] ** 2 + covariance[0, 0]))  # E|x| is at most that
+        loss = curvature * (mean[1] ** 2 + covariance[1, 1]) / n**2 / 2
+        terms = np.array([bound(*case, 1.0) for case in ((start**2, step, n, 0, 0, 0), (0, step, n, noise, 0, 0))])
+        terms = np.append(terms, bias * reach)
+        whole = bound(start**2, step, n, noise, bias, reach, 1.0)
+        assert whole == pytest.approx(terms.sum())
+        assert loss <= whole + 1e-12
+        missed += loss > whole - terms + 1e-12
+    assert np.all(missed > 10)
+
+
+def test_noise_and_bias_of_a_split_sample_are_those_of_draws():
+    """Against 40,000 exact draws of the ratio: means within 5 standard errors, squares within a tenth."""
+    problem, rng = slippery(), np.random.default_rng(0)
+    theta = 0.5 * problem.best
+    q = np.exp(problem.rows @ theta)
+    d = np.exp(problem.log_dynamics)
+    for letter in (False, True):
+        setting = Setting(1.1, 16, 16, letter=letter)
+        noise, bias = noise_and_bias(problem, setting, theta)
+        away = problem.rows - (0.0 if letter else problem.demo_mean)
+        drawn = rng.choice(len(d), size=(40_000, 16), p=q / q.sum())
+        first, second = drawn[:, :8], drawn[:, 8:]
+        ratios = (d[first][:, :, None] * away[first]).sum(axis=1) / d[second].sum(axis=1)[:, None]
+        off = np.linalg.norm(ratios.mean(axis=0) - problem.probabilities(theta) @ away)
+        spread = ratios.var(axis=0).sum()
+        assert abs(off - bias) < 5 * np.sqrt(spread / 40_000)
+        assert noise - constants(problem, 1.1)[0] / 16 == pytest.approx(spread, rel=0.1)
 
 
 def test_a_setting_that_no_iterate_left_has_a_gap_below_where_it_began(plain):
@@ -141,4 +181,4 @@ def test_the_experiment_writes_figures_and_ends_with_the_summary(tmp_path, monke
     )
     last = records[0].tables[-1]
     assert [row[0] for row in last.rows] == ["common", "M1 4", "slip 8"]
-    assert all(row[list(last.columns).index("under")] is True for row in last.rows)
+    assert all(row[list(last.columns).index("under ours")] is True for row in last.rows)

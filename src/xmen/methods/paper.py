@@ -5,20 +5,30 @@ delta; E_P[f] from the split sample with the dynamics D as importance weights; a
 mean of iterates. Where D is constant Q is P: all draws count, without weights. All K searches for the number of
 parities share `failure` equally, so that together they fail with at most that probability.
 
-What is added to the letter, none of which the theorems exclude:
+What is added, and left out again by `letter=True`:
 
-- Features are divided by their span over valid trajectories and taken in another basis, with steps by Theorem 4's own
-  condition (`compute_bounds`): other units of theta, and the smoothness that is certain in them.
-- They are counted from the mean of the demonstrations, which changes neither P nor its gradient: the noise of a ratio
-  of two means grows with the distance of f from 0, and at the optimum E_P[f] is that mean.
+- Features are divided by their span over valid trajectories and taken in another basis, with the smoothness that is
+  certain there (`compute_bounds`): other units of theta, and longer steps.
+- They are counted from the mean of the demonstrations, which changes neither P nor its gradient: bias and noise of a
+  ratio of two means grow with the distance of f from 0, and at the optimum E_P[f] is that mean.
 - An estimate of E_P[f] outside the range of f is moved to its border, which only brings it nearer to the truth: a ratio
   of two means has no bound of its own.
-- A run that has taken its K steps converged if the averaged iterates had stopped going anywhere (`PaperRun.drift`).
+- Where D is constant, the draws of both halves are in one mean.
 - The mean is of the iterates after the first `burn_in` share of them: Algorithm 1 with the rest of the iterations,
-  started where the first ones ended. burn_in=0 is the letter, in units of the spans.
+  started where the first ones ended. burn_in=0 has all of them, in units of the spans.
 
-What keeps a short run from the optimum is the step, the largest that Theorem 4 allows, and neither noise nor bias: with
-100 demonstrations some weights of the optimum are above 20, and none are there after 100 iterations.
+A run that has taken its K steps converged if the averaged iterates had stopped going anywhere (`PaperRun.drift`).
+
+**What is true of it.** Let L be convex with a gradient that is Lambda-smooth, theta_{k+1} = theta_k - eta g_k for k = 0
+.. K - 1 with eta <= 1 / Lambda, and g_k = grad L(theta_k) + b_k + xi_k, where, given all that happened before the draws
+of that iteration, b_k is fixed with |b_k| <= B, and xi_k has mean 0 and E|xi_k|^2 <= V. If E|theta_k - theta*| <= R for
+k = 1 .. K, then
+
+    E L(mean of theta_1 .. theta_K) - L* <= |theta_0 - theta*|^2 / (2 eta K) + eta V (1 + eta Lambda) / 2 + B R.
+
+docs/theory.md has the proof. A larger delta is a larger B, and asks for no shorter steps. What keeps a short run from
+the optimum is the step, and neither noise nor bias: with 100 demonstrations some weights of the optimum are above 20,
+and none are there after 100 iterations.
 """
 
 import math
@@ -40,11 +50,12 @@ from xmen.methods.identify import warn_undetermined
 from xmen.methods.neural import DEFAULT_MAX_ITER as NETWORK_MAX_ITER
 from xmen.methods.runs import FitSettings, Likelihood, LossEstimate, Method, Outcome, Run, Task
 from xmen.options import require_choice, require_number, require_whole
+from xmen.oracles.formula import Bits
 from xmen.product.best import list_walks
 from xmen.progress import Monitor
 from xmen.rewards.linear import DenseFeatures, Features, Floats
-from xmen.sampling import Info, PawsPlan, find_level, sample_paws
-from xmen.sampling.paws import largest_mean
+from xmen.sampling import CellPlan, Info, PartitionBound, PawsPlan, Space, find_level, sample_cells
+from xmen.sampling.paws import OPENING, largest_mean
 from xmen.storage.models import RunState
 from xmen.worlds import EdgeWeights, Walks
 
@@ -60,9 +71,10 @@ from xmen.worlds import EdgeWeights, Walks
 #     log Z <= log mu + k log 2 + log u,
 #
 # which says nothing of copies any more. At another theta-hat every trajectory's weight has changed by at most the
-# *drift*, the largest (theta-hat' - theta-hat) . f(tau) + (beta' - beta) log D(tau), and so has Z. The equation, with
-# the u of that place, then gives parities that leave cells of mean mu or less, without a question to the oracle and
-# within the same failure probability. The drift is paid for in parities, which make draws fail more often.
+# *drift*, the largest (theta-hat' - theta-hat) . f(tau) + (beta' - beta) log D(tau), and so has Z. A bound on Z is all
+# that a draw needs: it has the number of parities and the size P - 1 at which cells are given up that suit the bound
+# best (`CellPlan`, over thinned copies), without a question to the oracle and within the same failure probability. The
+# drift makes draws fail more often, until a fresh search is cheaper.
 
 
 SPAN_STEP = 0.25  # nats; spans are rounded up to multiples of it, so that plans are solved once for many rewards
@@ -70,6 +82,7 @@ SPAN_STEP = 0.25  # nats; spans are rounded up to multiples of it, so that plans
 MOST_RELAXED, MOST_NUMBERS = 300_000, 10_000_000
 ROUNDING = 0.05  # nats by which a solver's adder may misjudge a weight; it costs draws, and nothing of delta
 PATIENCE = 1.0  # bits of drift after which a fresh search is cheaper
+PER_UNIT = 1.4  # thinned copies count for 1/2 to 1 each
 LOG2 = math.log(2.0)
 
 
@@ -90,11 +103,6 @@ def certify(plan: PawsPlan, log_unit: float, k: int) -> float:
     return math.log(largest_mean(plan.pivot, plan.faithful)) + k * LOG2 + log_unit
 
 
-def parities_for(log_mass: float, plan: PawsPlan, log_unit: float) -> int:
-    """The fewest parities k that surely leave cells of the plan's mean or less, where log Z is at most log_mass."""
-    return max(0, math.ceil((log_mass - certify(plan, log_unit, 0)) / LOG2))
-
-
 class Pool(NamedTuple):
     """Draws from Q, and the cost."""
 
@@ -102,8 +110,8 @@ class Pool(NamedTuple):
     features: Floats  # f(tau) (n, d)
     log_dynamics: Floats  # log D (n,)
     log_weights: Floats  # log of P/Q up to a constant (n,)
-    k: int  # parities that cut the cells, after `extra` more each gave a draw
-    log2_mass: float  # about log2 Z of Q, from k
+    k: int  # parities that cut the cells
+    log2_mass: float  # about log2 Z of Q, from what the cells held
     search: Info
     draws: Info
     certificate: Certificate  # what k rests on
@@ -194,39 +202,45 @@ class Proposal:
         plan = _solve(delta, failure, span, hashed.decoder.width, rounding)
         edges = EdgeWeights.of(self.world, table, self.discount).tempered(beta)
         embedding = hashed.embedding(edges, plan.levels(high), scores, rounding)
-        # Copies have a size of Z / u in all, and k leaves about P of it.
-        log_unit = embedding.residual().log_max
+        copies = embedding.residual()  # of a size of Z / u in all, of which k leaves about P
+        log_unit = copies.log_max
         offset = math.log2(plan.pivot) + log_unit / LOG2
-        start = 0 if math.isnan(log2_mass) else max(0, round(log2_mass - offset))
-        place = np.append(weights + shift, beta)
-        k, search, drawn = self._carried(certificate, place, plan, log_unit), Info(), None
-        if k is not None:
-            with suppress(EngineError):  # the bound has drifted more than 3 bits above the truth: cells are empty
-                drawn = sample_paws(embedding, plan, k, n, rng, spared=3.0)
-        if k is None or drawn is None:
-            (k, search), certificate = find_level(embedding, plan, rng, start=start), None
-            drawn = sample_paws(embedding, plan, k, n, rng)
-        bits, draws = drawn
-        walks = hashed.decoder.decode(bits)
+        place, search, drawn, log_mass = np.append(weights + shift, beta), Info(), None, math.nan
+        if certificate is not None and (carried := self._carried(certificate, place)) is not None:
+            with suppress(EngineError):  # the bound has drifted far above the truth: cells are empty
+                drawn = _draw(copies, delta, carried, log2_mass, n, rng)
+        if drawn is None or certificate is None:
+            start = 0 if math.isnan(log2_mass) else max(0, round(log2_mass - offset))
+            k, search = find_level(embedding, plan, rng, start=start)
+            log_mass, certificate = certify(plan, log_unit, k), None
+            drawn = _draw(copies, delta, log_mass, k + offset, n, rng)
+        m, bits, draws = drawn
+        walks = hashed.decoder.decode(embedding.project(bits))
         rows, log_dynamics = self.rows(walks), self.log_dynamics(walks)
         log_weights = (1.0 - beta) * log_dynamics - rows @ shift
         if certificate is None:
             centre = np.append(rows.mean(axis=0), log_dynamics.mean())
-            certificate = Certificate(certify(plan, log_unit, k), place, centre)
-        # What the cells held on average says where to search next; they were cut by the plan's extra parities too.
-        held = math.log2(max(draws.n_points, 1) / max(draws.n_cells, 1)) + plan.extra - math.log2(plan.pivot)
-        mass = k + offset + (held if search == Info() else 0.0)
-        return Pool(walks, rows, log_dynamics, log_weights, k, mass, search, draws, certificate)
+            certificate = Certificate(log_mass, place, centre)
+        held = math.log2(max(draws.n_points, 1) / draws.n_cells / PER_UNIT) + m + log_unit / LOG2
+        return Pool(walks, rows, log_dynamics, log_weights, m, held, search, draws, certificate)
 
-    def _carried(self, certificate: Certificate | None, place: Floats, plan: PawsPlan, log_unit: float) -> int | None:
-        """The parities that a certificate still vouches for; None where a search is due."""
-        if certificate is None:
-            return None
+    def _carried(self, certificate: Certificate, place: Floats) -> float | None:
+        """The bound on log Z that a certificate gives here; None where a search is due."""
         moved = place - certificate.place
         drift = self.range_of(self.features.table(moved[:-1]), float(moved[-1]))[1]
-        if certificate.paid(place, drift) > PATIENCE:
-            return None
-        return parities_for(certificate.log_mass + drift, plan, log_unit)
+        return None if certificate.paid(place, drift) > PATIENCE else certificate.log_mass + drift
+
+
+def _draw(
+    copies: Space, delta: float, log_mass: float, log2_mass: float, n: int, rng: np.random.Generator
+) -> tuple[int, Bits, Info]:
+    """Parities, n copies within delta of their probability where log Z <= log_mass, and the cost."""
+    likely = (
+        min(log2_mass - 1.0, log_mass / LOG2) * LOG2
+    )  # a bit less: cells that are emptier than expected are not odd
+    bound = PartitionBound(-math.inf, likely, log_mass, copies.log_max, 0.0, 0, PER_UNIT, Info())
+    plan = CellPlan.solve(delta, bound, overhead=OPENING)
+    return plan.m, *sample_cells(copies, plan, n, rng)
 
 
 @lru_cache(maxsize=256)
@@ -266,7 +280,7 @@ def variance_descent(rows: Floats, log_weights: Floats) -> Floats:
 # ---- Algorithm 1 with a linear reward: settings, state, and steps
 
 
-DEFAULT_DELTA = 1.03  # smaller ones allow little larger steps, and larger ones hardly cost fewer solver calls
+DEFAULT_DELTA = 1.1  # 1.03 costs 1.8 times the solutions, and 1.5 saves two fifths
 DEFAULT_FAILURE = 0.05  # of all iterations together
 PROPOSALS = ("fixed", "appendix", "adaptive", "dynamics")
 LEAST_AVERAGED = 20  # iterates, below which noise hides any drift
@@ -300,7 +314,7 @@ class Paper(Method):
     n_demonstrations : int, optional
         Demonstrations per iteration, M1; all of them if not given, which costs nothing and has no noise.
     delta : float, optional
-        The factor within which draws have their probabilities; 1.03 if not given.
+        The factor within which draws have their probabilities; 1.1 if not given.
     failure : float, optional
         The probability that the guarantee fails in any of the iterations; 0.05 if not given.
     proposal : {"fixed", "appendix", "adaptive", "dynamics"}
@@ -309,11 +323,14 @@ class Paper(Method):
     self_normalised : bool
         One ratio over all draws in place of the split sample.
     burn_in : float
-        The share of iterations left out of the mean; 0 is the letter.
+        The share of iterations left out of the mean.
     learning_rate : float, optional
-        The step; the largest that Theorem 4 allows if not given.
+        The step; 1 / smoothness if not given, the largest for which a theorem is known.
     start : sequence of float, optional
         theta_0, one number per feature; zeros if not given.
+    letter : bool
+        Algorithm 1 as printed: f in the user's units and counted from 0, the split sample whatever the world, no
+        estimate moved to the range of f, and the mean of all iterates.
 
     Examples
     --------
@@ -331,6 +348,7 @@ class Paper(Method):
     burn_in: float = 0.5
     learning_rate: float | None = None
     start: Sequence[float] | None = None
+    letter: bool = False
 
     name = "paper"
     default_max_iter = 500
@@ -342,6 +360,8 @@ class Paper(Method):
         require_whole("n_demonstrations", self.n_demonstrations, least=1, optional=True)
         EngineSettings(delta=self.delta, failure=self.failure)  # refuses what no sampler can promise
         require_choice("proposal", self.proposal, PROPOSALS)
+        if self.letter and (self.self_normalised or self.proposal != "fixed"):
+            raise EngineError("letter=True is Algorithm 1 as printed: leave self_normalised and proposal out.")
         require_number("burn_in", self.burn_in, least=0.0, below=1.0)
         require_number("learning_rate", self.learning_rate, above=0.0, optional=True)
         if self.start is not None:
@@ -359,10 +379,11 @@ class Paper(Method):
                 "method='paper' with given='start' makes no sense: Algorithm 1 draws from the joint distribution. Use "
                 "method='exact' or 'cells', or leave given out."
             )
-        if neural and (self.proposal != "fixed" or self.learning_rate is not None or self.start is not None):
+        linear = self.letter or self.proposal != "fixed" or self.learning_rate is not None or self.start is not None
+        if neural and linear:
             raise EngineError(
-                "method='paper' with a network takes the steps of its training: proposal, learning_rate and start are "
-                "for linear rewards. Leave them out, and set training=xm.Training(...)."
+                "method='paper' with a network takes the steps of its training: letter, proposal, learning_rate and "
+                "start are for linear rewards. Leave them out, and set training=xm.Training(...)."
             )
 
     def accuracy(self, n_iterations: int) -> tuple[float, float]:
@@ -371,8 +392,8 @@ class Paper(Method):
         return delta, (DEFAULT_FAILURE if self.failure is None else float(self.failure)) / n_iterations
 
     def shares(self, log_weights: Floats, weighted: bool) -> Floats:
-        """What each draw counts in E_P[f] (n,): as its weight says, or all alike where Q is P."""
-        if not weighted:
+        """What each draw counts in E_P[f] (n,): as its weight says; where Q is P, all alike unless by the letter."""
+        if not (weighted or self.letter):
             return np.full(len(log_weights), 1.0 / len(log_weights))
         return (self_normalised_shares if self.self_normalised else split_shares)(log_weights)
 
@@ -396,25 +417,30 @@ class PaperRun(Run[PaperState]):
         self.weighted = not self.proposal.constant_dynamics
         self.demo_rows = features.contract(task.demos.rows(task.discount))
         self.demo_rows += task.demo_features - task.demos.weights @ self.demo_rows  # shares that were given
-        self.centre: Floats = task.demo_features
+        self.centre: Floats = 0.0 * task.demo_features if method.letter else task.demo_features
         self.max_iter = settings.most_iterations(method.default_max_iter)
-        self.n_skipped = int(float(method.burn_in) * self.max_iter)
-        by_letter = float(method.burn_in) == 0.0
-        self.bounds = letter_bounds(self.proposal) if by_letter else compute_bounds(self.proposal, self.l2)
+        self.n_skipped = 0 if method.letter else int(float(method.burn_in) * self.max_iter)
+        plain = method.letter or float(method.burn_in) == 0.0
+        self.bounds = (
+            plain_bounds(self.proposal, not method.letter) if plain else compute_bounds(self.proposal, self.l2)
+        )
         self.delta, self.failure = method.accuracy(self.max_iter)
         if method.start is not None and len(method.start) != features.d:
             raise EngineError(f"start has {len(method.start)} numbers, and there are {features.d} features: one each.")
-        self.factor = self.delta**2 if self.weighted else self.delta  # c, within which E_P[f] is known
         # A gradient step in the basis B moves theta by B B^T times the gradient.
         basis, root = self.bounds.basis, np.sqrt(self.l2) / self.bounds.span
         self.metric = None if basis is None else basis @ basis.T
         # l2/2 theta^2 of each feature adds its largest curvature in these units.
         penalty = float(root.max() if basis is None else np.linalg.norm(root[:, None] * basis, 2)) ** 2
         self.smoothness = self.bounds.smoothness + penalty
-        largest = largest_step(self.factor, self.smoothness)
-        plain = largest_step(1.0, self.smoothness)  # a step to go on with where the theorem has none
-        self.step_size = (largest or plain) if method.learning_rate is None else float(method.learning_rate)
-        warn_outside(self.delta, self.factor, self.step_size, largest, self.weighted)
+        largest = 1.0 / self.smoothness if self.smoothness > 0.0 else 1.0  # anything goes where the loss is constant
+        self.step_size = largest if method.learning_rate is None else float(method.learning_rate)
+        if self.step_size > largest * (1.0 + SAME) and self.smoothness > 0.0:
+            notify(
+                f"learning_rate = {self.step_size:g} is above {largest:.4g} = 1 / smoothness, the largest step for "
+                "which the loss is known to fall: the run has no guarantee. Leave learning_rate out to have that step.",
+                GuaranteeWarning,
+            )
 
     def start(self) -> PaperState:
         zeros = np.zeros(self.task.features.d)
@@ -428,7 +454,8 @@ class PaperRun(Run[PaperState]):
 
     def step(self, state: PaperState) -> tuple[PaperState, dict[str, float]]:
         rng = np.random.default_rng(runs.child_seed(state.seed, state.iteration))
-        m1, demos, span, demo_mean = self.method.n_demonstrations, self.task.demos, self.bounds.span, self.centre
+        m1, demos, span = self.method.n_demonstrations, self.task.demos, self.bounds.span
+        demo_mean: Floats = self.task.demo_features
         if m1 is not None:
             demo_mean = self.demo_rows[rng.choice(len(demos), size=int(m1), p=demos.weights)].mean(axis=0)
         theta, shift = state.weights / span, state.shift[:-1] / span
@@ -450,10 +477,10 @@ class PaperRun(Run[PaperState]):
         return moved, {"loss": math.nan, "gradient_norm": float(np.linalg.norm(gradient)), **pool.account}
 
     def estimate(self, pool: Pool) -> Floats:
-        """E_P[f] from draws of Q, inside the range of f (d,)."""
+        """E_P[f] from draws of Q (d,), inside the range of f unless by the letter."""
         shares = self.method.shares(pool.log_weights, self.weighted)
         mean = self.centre + shares @ (pool.features - self.centre)
-        return np.clip(mean, self.bounds.low, self.bounds.high)
+        return np.asarray(mean) if self.method.letter else np.clip(mean, self.bounds.low, self.bounds.high)
 
     @cached_property
     def _dynamics_span(self) -> float:
@@ -522,12 +549,12 @@ class PaperRun(Run[PaperState]):
 # does. Leaving the basis out costs 1.6 to 2 times the iterations to 0.05 nats, and up to five times where features are
 # nearly equal (benchmarks/ablation_paper.py).
 #
-# Theorem 4 asks for a loss whose gradient is L-smooth, and Theorem 3 gives it sigma2^2, a sum of variances. The largest
-# eigenvalue of the Hessian is enough, and much smaller where there are many features.
+# The loss is as smooth as the largest eigenvalue of its Hessian; the paper's sigma2^2, a sum of variances, is enough,
+# and much larger where there are many features.
 
 
-LARGEST_FACTOR = math.sqrt(2.0)  # Theorem 4: the gradient within a factor c <= sqrt 2
 MOST_PAIRED = 5_000  # points of which all pairs are compared
+ROUNDS = 4  # of covariances; on 9x9 the second to fourth make a step 4 to 12 times as long, and more of them do little
 SAME = 1e-9  # variances below this share of the largest are rounding errors, and spans of a feature's size
 
 
@@ -543,12 +570,12 @@ class Bounds:
     basis: Floats | None = None  # (d, r)
 
 
-def letter_bounds(proposal: Proposal) -> Bounds:
-    """In units of the spans, with Theorem 3's sigma2^2 in the place of smoothness.
+def plain_bounds(proposal: Proposal, scaled: bool = True) -> Bounds:
+    """In units of the spans, or the user's own, with Theorem 3's sigma2^2 in the place of smoothness.
 
     Ranges come from the list of trajectories, or from two dynamic programs per feature over the relaxation. For any
     distribution, the variances of f add up to E|f - E f|^2 <= E|f - m|^2 for every point m. With m in the middle of
-    the ranges this is at most the largest |f(tau) - m|^2 in the list, or d/4 from the ranges alone.
+    the ranges this is at most the largest |f(tau) - m|^2 in the list, or d/4 from the ranges alone, in their units.
     """
     listed = proposal.listed_features
     if listed is not None:
@@ -558,32 +585,41 @@ def letter_bounds(proposal: Proposal) -> Bounds:
         low, high = np.array(list(zip(*pairs, strict=True)))
     varies = high - low > SAME * np.maximum(np.abs(low), np.abs(high))
     span = np.where(varies, high - low, 1.0)
-    sigma2_squared = len(span[varies]) / 4.0 if listed is None else radius_squared((listed / span)[:, varies])
+    ranges = varies.astype(np.float64) if scaled else (high - low) * varies
+    span = span if scaled else np.ones(len(span))
+    sigma2_squared = float(ranges @ ranges) / 4.0 if listed is None else radius_squared((listed / span)[:, varies])
     return Bounds(low, high, span, sigma2_squared, sigma2_squared)
 
 
 def compute_bounds(proposal: Proposal, l2: Floats) -> Bounds:
     """In the units that serve a run best, with the smoothness that is certain there.
 
-    Where the trajectories, or those of the relaxation, are few enough to be listed: in units in which they vary alike
-    in all directions, with half of their largest distance, squared. Elsewhere in units of the spans.
+    Where the trajectories, or those of the relaxation, are few enough to be listed: in units in which they reach about
+    as far in all directions, with half of their largest distance, squared. Elsewhere in units of the spans.
+
+    These units are those of a covariance in which trajectories count the more, the further out they are: shares are
+    multiplied by their squared distances, which leads to the smallest ellipsoid around them all (Titterington 1976).
     """
-    plain = letter_bounds(proposal)
+    plain = plain_bounds(proposal)
     span = plain.span
     if proposal.points is None:
         return replace(plain, smoothness=_smoothness_by_sums(plain, proposal))
     points = proposal.points / span
     if len(span) > 500:  # a basis is a dense matrix (d, d)
         return replace(plain, smoothness=min(plain.smoothness, largest_variance(points)))
-    away = points - points.mean(axis=0)
-    shape = away.T @ away / len(points)
-    # A penalty curves the loss everywhere: counted in, no direction is so long that its curvature sets the step.
-    shape += np.diag(l2 / span**2) / max(np.linalg.matrix_rank(shape), 1)
-    if not shape.any():
-        return plain
-    spread, vectors = np.linalg.eigh(shape)
-    some = spread > SAME * spread[-1]
-    basis = vectors[:, some] / np.sqrt(spread[some])
+    share = np.full(len(points), 1.0 / len(points))
+    for _ in range(ROUNDS):
+        away = points - share @ points
+        shape = away.T @ (away * share[:, None])
+        # A penalty curves the loss everywhere: counted in, no direction is so long that its curvature sets the step.
+        shape += np.diag(l2 / span**2) / max(np.linalg.matrix_rank(shape), 1)
+        if not shape.any():
+            return plain
+        spread, vectors = np.linalg.eigh(shape)
+        some = spread > SAME * spread[-1]
+        basis = vectors[:, some] / np.sqrt(spread[some])
+        share *= ((away @ basis) ** 2).sum(axis=1)
+        share /= share.sum()
     ball = points @ basis
     return replace(plain, sigma2_squared=radius_squared(ball), smoothness=largest_variance(ball), basis=basis)
 
@@ -621,35 +657,11 @@ def _smoothness_by_sums(plain: Bounds, proposal: Proposal) -> float:
     return min(plain.smoothness, (most - lows) / 2.0, (np.count_nonzero(varies) - (least - lows)) / 2.0)
 
 
-def largest_step(factor: float, smoothness: float) -> float:
-    """eta <= (2 - c^2) / (sigma2^2 c), Theorem 4; 0 where c > sqrt 2. Anything goes where the loss is constant.
-
-    >>> round(largest_step(1.1**2, 1.0), 4)
-    0.4429
-    """
-    return max(0.0, 2.0 - factor**2) / (factor * smoothness) if smoothness > 0.0 else 1.0
-
-
-def warn_outside(delta: float, factor: float, step: float, largest: float, weighted: bool) -> None:
-    """Say where settings leave the conditions of the theorems."""
-    if factor > LARGEST_FACTOR or largest == 0.0:
-        most = math.sqrt(LARGEST_FACTOR) if weighted else LARGEST_FACTOR
-        why = "with importance weights the gradient is known within delta^2" if weighted else "c = delta"
-        told = f"delta = {delta:g} is not below {most:.4g}, as Theorem 4 needs ({why}, and c must be below sqrt 2): "
-        notify(f"{told}the run has no guarantee. Choose a smaller delta.", GuaranteeWarning)
-    elif step > largest * (1.0 + SAME):
-        notify(
-            f"learning_rate = {step:g} is above {largest:.4g} = (2 - c^2) / (sigma2^2 c), the largest step of "
-            f"Theorem 4 here (c = {factor:.4g}): the run has no guarantee. Leave learning_rate out to have that step.",
-            GuaranteeWarning,
-        )
-
-
 # ---- Algorithm 1 with a neural reward in the place of theta . f: a variant that the paper mentions and does not run.
 #
 # The gradient of the loss in the parameters is that of sum r(s, a) (visits under P - demonstrated visits). The expected
 # visits come from PAWS draws of exp(R) I_C within delta, with the dynamics as importance weights, as in the linear
-# case; the steps are those of the training's optimiser. Theorems 3 and 4, about convex losses, say nothing here.
+# case; the steps are those of the training's optimiser. The theorem, about convex losses, says nothing here.
 
 
 class PaperLikelihood(Likelihood):

@@ -350,19 +350,23 @@ class CellPlan:
         return 1.0 / (1.0 - self.eta)
 
     @classmethod
-    def solve(cls, delta: float, bound: PartitionBound, *, cell_size: float | None = None) -> "CellPlan":
+    def solve(
+        cls, delta: float, bound: PartitionBound, *, cell_size: float | None = None, overhead: float = CELL_OVERHEAD
+    ) -> "CellPlan":
         """The cheapest m and cap that guarantee delta; with a cell_size, the m that comes closest to it."""
         require_delta(delta)
         if cell_size is not None:
             log_size = bound.log_estimate - bound.log_max - math.log(cell_size)
-            return cls._at(max(0, round(log_size / math.log(2.0))) if log_size > -math.inf else 0, delta, bound)
+            return cls._at(
+                max(0, round(log_size / math.log(2.0))) if log_size > -math.inf else 0, delta, bound, overhead
+            )
         log2_size = (bound.log_upper - bound.log_max) / math.log(2.0)
         first = max(0, math.floor(log2_size - math.log2(_LARGEST_CELL)))
         last = max(first, math.ceil(log2_size - math.log2(_SMALLEST_CELL)))
-        return min((cls._at(m, delta, bound) for m in range(first, last + 1)), key=lambda plan: plan.cost)
+        return min((cls._at(m, delta, bound, overhead) for m in range(first, last + 1)), key=lambda plan: plan.cost)
 
     @classmethod
-    def _at(cls, m: int, delta: float, bound: PartitionBound) -> "CellPlan":
+    def _at(cls, m: int, delta: float, bound: PartitionBound, overhead: float) -> "CellPlan":
         """The smallest cap that guarantees delta at this m; the whole space, which never overflows, at m = 0."""
         # mu / w_max = Z / (w_max 2^m), at most and as estimated.
         size, mean = (math.exp(x - bound.log_max - m * math.log(2.0)) for x in (bound.log_upper, bound.log_estimate))
@@ -373,7 +377,7 @@ class CellPlan:
             raise EngineError(
                 f"all cells of {bound.m} parities that were read to bound Z are empty: bound Z with fewer parities"
             )
-        cost = (mean * bound.points_per_weight + CELL_OVERHEAD) / acceptance
+        cost = (mean * bound.points_per_weight + overhead) / acceptance
         return cls(m, cap, size, bound.points_per_weight, acceptance, cost)
 
 
