@@ -9,6 +9,7 @@ Algorithm 1, their bounds and their figures are those of `xmen reproduce converg
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 import warnings
 from pathlib import Path
@@ -150,6 +151,33 @@ def paws(images: Path) -> None:
             print(f"  b = {bits}, P = {pivot}, alpha = {extra}: delta = {plan.delta:.4f}")
         except xm.EngineError as error:
             print(f"  b = {bits}, P = {pivot}, alpha = {extra}: refused: {str(error)[:75]}...")
+    xor_cd()
+
+
+def xor_cd() -> None:
+    """How far XOR-CD's parameters are off, exactly: their copies on the 5x5 grid, and their hashing of 5 bits."""
+    sys.path.append(str(Path(__file__).parents[1] / "tests"))
+    from sampling.exact_hash import output, worst_factor
+    from sampling.supports import SUPPORTS, paws_draws, uniform
+
+    truth, plan = straight(), PawsPlan.xor_cd(0.01, 40)
+    for scale in (1.0, 4.0):
+        scores = scale * truth.rows @ truth.best
+        p = np.exp(scores - np.logaddexp.reduce(scores))
+        log_copies = plan.levels(float(scores.max())).log_copies(plan.levels(float(scores.max())).depth(scores))
+        ratio = np.exp(log_copies - np.logaddexp.reduce(log_copies)) / p
+        worst = max(ratio.max(), 1.0 / ratio.min())
+        off = np.abs((ratio * p - p) @ truth.rows)
+        print(
+            f"  XOR-CD's copies at {scale:g} theta*: weights span {np.ptp(scores):.1f} nats, off by {worst:.3f}; "
+            f"E[f] by {off}"
+        )
+    for name, bits in SUPPORTS.items():
+        for k in (0, 1, 2):
+            found = output(paws_draws(bits, plan.pivot), k + plan.extra, bits.shape[1])
+            print(
+                f"  P = 8, alpha = 1 on {name} ({len(bits)}), k = {k}: off by {worst_factor(found, uniform(bits)):.3f}"
+            )
 
 
 def letter(n_iter: int = 100, n_seeds: int = 40) -> None:

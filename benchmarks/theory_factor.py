@@ -46,7 +46,8 @@ def factors(images: Path) -> None:
     )
 
     deltas = np.array([1.02, 1.05, 1.1, 1.18, 1.26, 1.35])
-    p, size = truth.probabilities(truth.best), truth.absolute_features(truth.best)
+    p = truth.probabilities(truth.best)
+    size = p @ np.abs(truth.rows)
     shifted = min(p @ np.abs(truth.rows[:, 0] - m) for m in truth.rows[:, 0])
     table = []
     for d in deltas:
@@ -59,7 +60,7 @@ def factors(images: Path) -> None:
         ]
         gaps, reach = [truth.gap(end) for end in ends], [np.linalg.norm(end - truth.best) for end in ends]
         # What a gradient off by (c - 1) E|f_k| per component costs while iterates stay within `reach` of the optimum.
-        absolute = [float(np.linalg.norm(truth.absolute_features(end))) for end in ends]
+        absolute = [float(np.linalg.norm(truth.probabilities(end) @ np.abs(truth.rows))) for end in ends]
         bounds = [(d - 1.0) * norm * r for norm, r in zip(absolute, reach, strict=True)]
         copies = truth.gap(settle(truth, lambda th, d=d: embedded_probabilities(truth, th, d), 1.0))
         table.append([(d - 1) * size[0], worst[0], paws[0], max(bounds), max(gaps), copies])

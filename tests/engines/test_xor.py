@@ -15,6 +15,7 @@ import xmen as xm
 from reference import exact_distribution
 from strategies import cases, random_formula, random_world
 from xmen.engines import xor as hashed
+from xmen.errors import GuaranteeWarning
 from xmen.oracles.cryptominisat import CryptoMiniSatOracle
 
 
@@ -273,3 +274,17 @@ def test_the_time_limit_is_of_one_call_and_a_slow_cell_gets_more(monkeypatch):
     assert asked[:4] == [5.0, 10.0, 20.0, 40.0]
     assert asked == asked[:4] * (len(asked) // 4)
     assert d.hashed.oracle.time_limit == 5.0
+
+
+def test_parameters_without_a_guarantee_have_to_be_asked_for_by_name():
+    """XOR-CD's: valid draws, an infinite delta and a warning; unnamed, they are refused."""
+    grid = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), moves=("up", "right", "up-right"))
+    d = xm.distribution(grid, None, np.zeros((9, 3)), engine="xor", oracle="listed", seed=0)
+    with pytest.warns(GuaranteeWarning, match="P = 8, alpha = 1, b = 1 and l = 10, guarantee nothing"):
+        samples, plan, _ = d.sample_paws(10, seed=1, parameters="XOR-CD")
+    assert len(samples) == 10
+    assert (plan.delta, plan.n_levels, plan.pivot, plan.extra, plan.bits_per_level) == (math.inf, 10, 8, 1, 1)
+    with pytest.raises(xm.EngineError, match="choose one of 'XOR-CD'"):
+        d.sample_paws(1, parameters="PAWS")
+    with pytest.raises(xm.EngineError, match="PAWS"):
+        d.sample_paws(1, faithful=True, bits_per_level=1, pivot=8, extra=1)

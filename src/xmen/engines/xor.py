@@ -19,8 +19,9 @@ from xmen.engines.diagnosis import explain_infeasible, feasible_product
 from xmen.engines.distribution import Guarantee, Law, Seed
 from xmen.engines.reject import Estimating, Relaxation, walk_values
 from xmen.engines.settings import DEFAULT_CELL_SIZE, EngineSettings
-from xmen.errors import EngineError, InfeasibleError, ProductTooLargeError
+from xmen.errors import EngineError, GuaranteeWarning, InfeasibleError, ProductTooLargeError, notify
 from xmen.machines.tables import CompiledConstraint, release
+from xmen.options import require_choice
 from xmen.oracles import ListedOracle, make_oracle
 from xmen.oracles.formula import Bits, Formula, Oracle
 from xmen.product.best import list_walks, score_range
@@ -290,12 +291,21 @@ class XorDistribution(Estimating):
         return release(self.hashed.decoder.decode(rows[:, : self.hashed.decoder.width]), self.law.compiled)
 
     def sample_paws(self, n: int, seed: Seed = None, **choices: Any) -> PawsSamples:
-        """n samples by the paper's own sampler under the same guarantee, its parameters, and what it cost."""
+        """n samples by the paper's own sampler under the same guarantee, its parameters, and what it cost.
+
+        parameters="XOR-CD" has its authors' own, which guarantee nothing.
+        """
         wanted, rng, hashed = require_count(n, self.world), self._generator(seed), self.hashed
         low, high = hashed.log_range(self.weights, self.relaxation.product)
-        choices = {"thinned": not choices.get("faithful", False), **choices}
-        choices["rounding"] = 0.0 if hashed.walks is not None else ROUNDING
-        plan = PawsPlan.solve(*self.guarantee, log_span=high - low, n_hash=hashed.decoder.width, **choices)
+        if "parameters" in choices:
+            require_choice("parameters", choices["parameters"], ("XOR-CD",))
+            plan = PawsPlan.xor_cd(self.guarantee.failure, hashed.decoder.width)
+            told = "XOR-CD's parameters, P = 8, alpha = 1, b = 1 and l = 10, guarantee nothing: delta is infinite."
+            notify(f"{told} Leave them out to have a stated factor.", GuaranteeWarning)
+        else:
+            choices = {"thinned": not choices.get("faithful", False), **choices}
+            choices["rounding"] = 0.0 if hashed.walks is not None else ROUNDING
+            plan = PawsPlan.solve(*self.guarantee, log_span=high - low, n_hash=hashed.decoder.width, **choices)
         embedding = hashed.embedding(self.weights, plan.levels(high))
         k, searched = sampling.find_level(embedding, plan, rng)
         rows, spent = sampling.sample_paws(embedding, plan, k, wanted, rng)

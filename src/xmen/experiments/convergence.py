@@ -147,10 +147,6 @@ class ListedProblem:
     def gap(self, theta: Floats) -> float:
         return self.loss(theta) - self.loss(self.best)
 
-    def absolute_features(self, theta: Floats) -> Any:
-        """E_P|f| of each feature (d,)."""
-        return self.probabilities(theta) @ np.abs(self.rows)
-
 
 def straight(seed: int = 0) -> ListedProblem:
     """A deterministic 5x5 grid: exactly one of two keys, at most three equal moves in a row."""

@@ -683,8 +683,8 @@ class XMEN(MaximumEntropy):
         The method that was used.
     weights_std_, distance_, distance_bound_
         After "cells" and "reject": the standard errors that its draws leave in the weights, how far the answer is from
-        the optimum in nats, and a number above the true distance 95 times in 100. That is infinite for fits that were
-        stopped before fresh draws had judged them.
+        the optimum in nats, and a number above the true distance 95 times in 100: asymptotically, for one look, though
+        a fit looks after every round. Infinite for fits that were stopped before fresh draws had judged them.
     acceptance_
         After "reject" on a Network: start, goal and share of valid draws of every pair.
 

@@ -19,16 +19,12 @@ What is added, and left out again by `letter=True`:
 
 A run that has taken its K steps converged if the averaged iterates had stopped going anywhere (`PaperRun.drift`).
 
-**What is true of it.** Let L be convex with a gradient that is Lambda-smooth, theta_{k+1} = theta_k - eta g_k for k = 0
-.. K - 1 with eta <= 1 / Lambda, and g_k = grad L(theta_k) + b_k + xi_k, where, given all that happened before the draws
-of that iteration, b_k is fixed with |b_k| <= B, and xi_k has mean 0 and E|xi_k|^2 <= V. If E|theta_k - theta*| <= R for
-k = 1 .. K, then
+**What is true of it** (docs/theory.md has the proof). With steps eta <= 1 / Lambda on a convex, Lambda-smooth loss, and
+gradients whose bias and mean squared noise, given the past, are at most B and V, while E|theta_k - theta*| <= R,
 
     E L(mean of theta_1 .. theta_K) - L* <= |theta_0 - theta*|^2 / (2 eta K) + eta V (1 + eta Lambda) / 2 + B R.
 
-docs/theory.md has the proof. A larger delta is a larger B, and asks for no shorter steps. What keeps a short run from
-the optimum is the step, and neither noise nor bias: with 100 demonstrations some weights of the optimum are above 20,
-and none are there after 100 iterations.
+A larger delta is a larger B, and asks for no shorter steps.
 """
 
 import math
@@ -235,9 +231,7 @@ def _draw(
     copies: Space, delta: float, log_mass: float, log2_mass: float, n: int, rng: np.random.Generator
 ) -> tuple[int, Bits, Info]:
     """Parities, n copies within delta of their probability where log Z <= log_mass, and the cost."""
-    likely = (
-        min(log2_mass - 1.0, log_mass / LOG2) * LOG2
-    )  # a bit less: cells that are emptier than expected are not odd
+    likely = min((log2_mass - 1.0) * LOG2, log_mass)  # a bit less, so that cells may be emptier than expected
     bound = PartitionBound(-math.inf, likely, log_mass, copies.log_max, 0.0, 0, PER_UNIT, Info())
     plan = CellPlan.solve(delta, bound, overhead=OPENING)
     return plan.m, *sample_cells(copies, plan, n, rng)
@@ -421,9 +415,8 @@ class PaperRun(Run[PaperState]):
         self.max_iter = settings.most_iterations(method.default_max_iter)
         self.n_skipped = 0 if method.letter else int(float(method.burn_in) * self.max_iter)
         plain = method.letter or float(method.burn_in) == 0.0
-        self.bounds = (
-            plain_bounds(self.proposal, not method.letter) if plain else compute_bounds(self.proposal, self.l2)
-        )
+        found = self.proposal
+        self.bounds = plain_bounds(found, not method.letter) if plain else compute_bounds(found, self.l2)
         self.delta, self.failure = method.accuracy(self.max_iter)
         if method.start is not None and len(method.start) != features.d:
             raise EngineError(f"start has {len(method.start)} numbers, and there are {features.d} features: one each.")
@@ -436,11 +429,8 @@ class PaperRun(Run[PaperState]):
         largest = 1.0 / self.smoothness if self.smoothness > 0.0 else 1.0  # anything goes where the loss is constant
         self.step_size = largest if method.learning_rate is None else float(method.learning_rate)
         if self.step_size > largest * (1.0 + SAME) and self.smoothness > 0.0:
-            notify(
-                f"learning_rate = {self.step_size:g} is above {largest:.4g} = 1 / smoothness, the largest step for "
-                "which the loss is known to fall: the run has no guarantee. Leave learning_rate out to have that step.",
-                GuaranteeWarning,
-            )
+            told = f"learning_rate = {self.step_size:g} is above {largest:.4g} = 1 / smoothness, the largest step for"
+            notify(f"{told} which there is a guarantee. Leave learning_rate out to have that step.", GuaranteeWarning)
 
     def start(self) -> PaperState:
         zeros = np.zeros(self.task.features.d)

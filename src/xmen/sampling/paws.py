@@ -81,6 +81,7 @@ class PawsPlan:
     rounding: float = 0.0
     faithful: bool = False  # the published constants, looser but the paper's
     thinned: bool = False  # copies count by their exact weights
+    void: bool = False  # to be run although nothing is guaranteed
 
     def __post_init__(self) -> None:
         require_failure(self.failure)
@@ -89,7 +90,7 @@ class PawsPlan:
                 "PAWS needs bits_per_level >= 1, pivot >= 2, extra >= 0, log_span >= 0 and rounding >= 0, not "
                 f"{self.bits_per_level}, {self.pivot}, {self.extra}, {self.log_span} and {self.rounding}"
             )
-        if self.uniformity <= 0.0:
+        if self.uniformity <= 0.0 and not self.void:
             mean = largest_mean(self.pivot, self.faithful) / 2.0**self.extra
             enough = next((a for a in range(64) if uniformity(self.pivot, a, self.faithful) > 0.0), None)
             advice = "a larger pivot has one" if enough is None else f"the fewest extra parities with one are {enough}"
@@ -97,6 +98,14 @@ class PawsPlan:
                 f"PAWS with pivot {self.pivot} and {self.extra} extra parities has no guarantee: its cells may hold "
                 f"{mean:.1f} points on average and are given up at {self.pivot}, so the bound is void; {advice}."
             )
+
+    @classmethod
+    def xor_cd(cls, failure: float, n_hash: int) -> "PawsPlan":
+        """What we take for the parameters of XOR-CD (Ding, Ma, Xu and Xue, 2021): P = 8, alpha = 1, b = 1, l = 10.
+
+        Weights below w_max / 2^11 count as if they were that large; delta is infinite.
+        """
+        return cls(1, 8, 1, 10.5 * math.log(2.0), failure, n_hash, faithful=True, void=True)
 
     @classmethod
     def solve(
@@ -174,7 +183,7 @@ class PawsPlan:
     def delta(self) -> float:
         """rho / c: every probability is within this factor of the true one; 1 / c where copies are thinned."""
         log_rho = 0.0 if self.thinned else log_density_span(self.bits_per_level, self.log_span, self.rounding)
-        return math.exp(log_rho) / self.uniformity
+        return math.inf if self.void else math.exp(log_rho) / self.uniformity
 
     @cached_property
     def n_repeats(self) -> int:
@@ -195,7 +204,7 @@ class PawsPlan:
         """
         largest = self.pivot - self.thinned
         smallest = ((math.sqrt(3.0 + 4.0 * largest) - math.sqrt(3.0)) / 2.0) ** 2
-        return self.uniformity * smallest / 2.0 ** (self.extra + 1) / (self.pivot - 1)
+        return (0.01 if self.void else self.uniformity) * smallest / 2.0 ** (self.extra + 1) / (self.pivot - 1)
 
     @cached_property
     def cost(self) -> float:
@@ -308,17 +317,15 @@ def find_level(embedding: Embedding, plan: PawsPlan, rng: np.random.Generator, *
     return high, info
 
 
-def sample_paws(
-    embedding: Embedding, plan: PawsPlan, k: int, n: int, rng: np.random.Generator, *, spared: float = 0.0
-) -> tuple[Bits, Info]:
+def sample_paws(embedding: Embedding, plan: PawsPlan, k: int, n: int, rng: np.random.Generator) -> tuple[Bits, Info]:
     """n independent samples (n, n_hash of the space), each from fresh matrices, within plan.delta of their probability.
 
     The probability that the guarantee does not hold, plan.failure, is spent by the level search that gave k. A larger k
-    is as good; where it may be up to `spared` bits larger, draws are given as many more attempts.
+    is as good.
     """
     copies, first = copies_of(embedding, plan)
     m = k + plan.extra if k > 0 else 0  # at k = 0 all copies were counted, and there are fewer than P
-    most = round(most_attempts(min(plan.success, 0.5)) * 2.0**spared)
+    most = most_attempts(min(plan.success, 0.5))
     advice = "the number of parities does not fit this space. Search for it again with find_level."
     # A cell above the cap is given up: of P copies that count for 1, or of more that are thinned.
     rows, info = draw(copies, m, plan.pivot - 1.0, first, most, advice, n, rng)
