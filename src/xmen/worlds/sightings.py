@@ -30,15 +30,6 @@ class Noise(Protocol):
         """log p(entry | state) of every state of the world, shape (n_states,)."""
 
 
-class Certain:
-    """What was seen is true."""
-
-    def log_likelihood(self, world: Transitions, entry: Any) -> Floats:
-        out = np.full(world.n_states, NEVER)
-        out[read_state(world, entry)] = 0.0
-        return out
-
-
 @dataclass(frozen=True)
 class Confusion:
     """The true state, or by mistake another one, each as likely."""
@@ -154,7 +145,7 @@ def read_state(world: Transitions, entry: Any) -> int:
 
 def _read_noise(noise: object) -> Noise:
     if noise is None:
-        return Certain()
+        return Confusion(0.0)  # what was seen is true
     if isinstance(noise, Noise):
         return noise
     try:
