@@ -257,6 +257,13 @@ def test_csv_in_and_out(window):
     assert refused.startswith("demonstrations.csv")
 
 
+def test_demonstrations_with_gaps_are_refused_by_name_with_what_takes_them(window):
+    words = "trip,x,y\n1,0,0\n1,0,1\ntuesday,0,0\ntuesday,,\ntuesday,1,1\n"
+    refused = window.ask("POST", "csv/read", {"text": words}, 422)["error"]
+    assert refused.startswith("demonstration tuesday has gaps")
+    assert "xmen fill" in refused
+
+
 def test_demonstrations_keep_their_names_and_every_one_has_its_own(window, tmp_path):
     problem = window.get("document")["problem"]
     drawn = {"states": [[0, 0], [0, 1], [0, 2], [1, 2], [2, 2]], "actions": ["up", "up", "right", "right"]}

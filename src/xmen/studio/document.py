@@ -16,7 +16,7 @@ from xmen.learners.xmen import parse_method
 from xmen.problem import Mistake, Problem, demo_weights, problem_or_mistakes, read_problem, read_values, toml_text
 from xmen.problem.document import Kind, fenced, within_fence
 from xmen.registry import LEARNERS
-from xmen.worlds import MDP, GridWorld, Trajectory
+from xmen.worlds import MDP, GridWorld, Sighting, Trajectory
 from xmen.worlds.demos import demos_csv
 from xmen.worlds.from_networkx import GraphWorld
 from xmen.worlds.names import Names, is_missing
@@ -195,12 +195,16 @@ def open_document(path: Path) -> Document:
 
 def described(demos: list[Trajectory], world: MDP) -> list[Record]:
     """Demonstrations that were read from a file, in the words of their world, with what the file says about them."""
+    names = demo_names(demos)
+    if gaps := [name for name, demo in zip(names, demos, strict=True) if isinstance(demo, Sighting)]:
+        what = f"demonstration {gaps[0]} has gaps, which Studio does not draw yet"
+        raise FileFormatError(f"{what}: xmen fill writes the likeliest way through them, xmen fit learns from them")
     weights = demo_weights(demos) or [1.0] * len(demos)
     records: list[Record] = getattr(demos, "metadata", None) or [{}] * len(demos)
     about = [{key: value for key, value in record.items() if key != "sample_weight"} for record in records]
     return [
         {**in_words_of(world, demo), "name": name, "weight": weight, **({"about": more} if more else {})}
-        for name, demo, weight, more in zip(demo_names(demos), demos, weights, about, strict=True)
+        for name, demo, weight, more in zip(names, demos, weights, about, strict=True)
     ]
 
 
