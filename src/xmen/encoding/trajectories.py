@@ -369,8 +369,9 @@ def require_tree(builder: ClauseBuilder, walk: WalkLiterals, node: Constraint, h
 class WalkDecoder:
     """Binary numbers: of the start among all starts, and at each station of the edge among those that leave its place.
 
-    All are 0 where the walk does not pass. A bit per visited place would do as well. With parities over 42 bits in place
-    of 484 CryptoMiniSat lists cells of 22x22 with 800 pairs a hundred times as fast; on 9x9 it is 0.7 times as fast.
+    All are 0 where the walk does not pass. A bit per visited place would do as well: to CryptoMiniSat 500 solutions of
+    18x18 with 600 forbidden pairs take 5.0 s with parities over these, and 1.1 s with 34 bits. On 9x9 it is 0.7 times
+    as fast for it.
     """
 
     def __init__(self, builder: ClauseBuilder, walk: WalkLiterals) -> None:
