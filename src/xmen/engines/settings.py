@@ -50,7 +50,7 @@ def place_product(product: Product, device: Device, precision: str) -> OnDevice:
 
 
 DEFAULT_CELL_SIZE = 48.0
-DEFAULT_DELTA = 1.18  # below the 2^(1/4) = 1.189 that c = delta^2 <= sqrt 2 needs in the paper's Theorem 4
+DEFAULT_DELTA = 1.18
 DEFAULT_FAILURE = 0.001
 LARGEST_CELL = 1e9  # solutions, more than anyone can list
 DEFAULT_TIME_LIMIT = 60.0  # seconds
