@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from unittest.mock import Mock, patch
+from unittest.mock import patch
 
 import numpy as np
 
@@ -49,7 +49,7 @@ def small_tables() -> None:
 
 def small_lists() -> None:
     with patch.object(trajectories, "list_machine", lambda *asked: None):
-        trajectories.encode_leaf(None, Mock(), xm.sequence(KEY, LAVA), True)  # type: ignore[arg-type]
+        trajectories.Encoding(GRID, xm.sequence(KEY, LAVA))
 
 
 def learn_what_is_risky(promise: str | float) -> None:
