@@ -60,7 +60,7 @@ def test_from_the_first_address_to_a_crash_a_restart_and_ctrl_c(tmp_path):
         server.put(problem, demos)
         assert next(heard) == ("document", {"version": 2, "saved_version": 1, "window": "test"})
         server.ask("POST", "save", {})
-        assert next(heard) == ("saved", {"version": 2, "saved_version": 2})
+        assert next(heard) == ("saved", {"version": 2, "saved_version": 2, "file": "grid.toml"})
         job = server.ask("POST", "jobs", {"kind": "learn"})["job"]
         told = []
         while not told or told[-1]["state"] == "running":
