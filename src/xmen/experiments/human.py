@@ -346,13 +346,15 @@ def choke_point(book: Notebook) -> None:
     for name, some in rows.items():
         settings, *numbers = zip(*some, strict=True)
         means = ["" if None in column else mean_and_error(column) for column in numbers]
-        table.append((LOOKS[name].label, " / ".join(dict.fromkeys(settings)), *means))
+        table.append((LOOKS[name].label, *means, " / ".join(dict.fromkeys(settings))))
     note = f"""Means and standard errors over {book.pick(*N_SEEDS)} seeds, each with ten demonstrations of its own.
         Valid: of {N_DRAWN:,d} generated. Log-likelihoods are means over the demonstrations, in nats; held out: each
         under a model that learned from the other nine. Settings are those chosen, seed by seed; X-MEN by cells and by
         the paper's algorithm take the exact method's. "MLCI on MaxEnt" starts from the reward that MaxEnt learned, MLCI
         from 0. The first row has the demonstrations, and their likelihood under the reward they were drawn with."""
-    book.table("choke point: all methods", {**COLUMNS, "shortest": ".1%"}, table, note)
+    columns = {**COLUMNS, "shortest": ".1%"}
+    columns["setting"] = columns.pop("setting")  # last, as its texts are long
+    book.table("choke point: all methods", columns, table, note)
 
 
 def equal_time(book: Notebook, task: HumanTask, chosen: Mapping[str, Effort]) -> None:

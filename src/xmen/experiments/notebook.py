@@ -55,11 +55,12 @@ class Table:
     timed: bool = False
 
     def cells(self) -> list[list[str]]:
-        """The rows as text; None is missing, [mean, error] has a ±, and values without a format are as they are."""
+        """The rows as text; None is missing, and [mean, error] has a ± where the error is not 0 in the digits shown."""
 
         def text(value: Any, spec: str) -> str:
             if isinstance(value, list | tuple):
-                return " ± ".join(text(one, spec) for one in value)
+                mean, *errors = (text(one, spec) for one in value)
+                return " ± ".join([mean, *(error for error in errors if error != text(0.0, spec))])
             number = isinstance(value, int | float) and not isinstance(value, bool)
             return "n/a" if value is None else format(value, spec) if number else str(value)
 
