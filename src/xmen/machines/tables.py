@@ -72,29 +72,6 @@ def settle(rows: Any, n_children: Any, least: Any, most: Any, first: Any, last: 
 
 
 @compiled
-def judge(answers: Any, n_children: Any, least: Any, most: Any) -> Any:
-    """The tree's answer for each row of final answers (n, leaves)."""
-    n_operations = len(n_children)
-    stack = np.empty(n_operations, dtype=np.int64)
-    out = np.empty(len(answers), dtype=np.bool_)
-    for i in range(len(answers)):
-        top, leaf = 0, 0
-        for op in range(n_operations):
-            if n_children[op] == 0:
-                stack[top] = SURE_TO_HOLD if answers[i, leaf] else SURE_TO_FAIL
-                leaf += 1
-            else:
-                n_holding = 0
-                for _ in range(n_children[op]):
-                    top -= 1
-                    n_holding += stack[top] == SURE_TO_HOLD
-                stack[top] = _combine(n_holding, 0, least[op], most[op]) if most[op] >= 0 else SURE_TO_HOLD
-            top += 1
-        out[i] = stack[0] == SURE_TO_HOLD
-    return out
-
-
-@compiled
 def run_machine(table: Any, edge_letters: Any, edges: Any, ends: Any, column: Any, position: Any) -> Any:
     """Advance one machine over all but the last position of each trajectory, in place; sure states stay.
 
@@ -143,11 +120,9 @@ class MachineTable:
         states, actions = np.nonzero(world.available)
         complete = world.has_terminal and not ends_anywhere
         ends = np.flatnonzero(world.terminal) if complete else np.arange(world.n_states)
-        symbols = leaf.symbols(
-            np.concatenate([states, ends]).astype(np.int64),
-            np.concatenate([actions, np.full(len(ends), NO_ACTION)]).astype(np.int64),
-        )
-        values, letters = distinct(symbols)
+        visited = np.concatenate([states, ends], dtype=np.int64)
+        taken = np.concatenate([actions, np.full(len(ends), NO_ACTION)], dtype=np.int64)
+        values, letters = distinct(leaf.symbols(visited, taken))
         self.symbols: list[int] = values.tolist()
         # Column n_actions holds the letter of a last position.
         self.letters = np.full((world.n_states, world.n_actions + 1), UNKNOWN, dtype=np.int32)
@@ -187,9 +162,8 @@ class MachineTable:
     def _grow(self) -> None:
         if 2 * self.next.size > MAX_TABLE_ENTRIES:
             sizes = f"{len(self.states):,} machine states over {len(self.symbols):,} letters: too large to list"
-            raise ProductTooLargeError(
-                Message("{!r} alone has more than {}. Loosen it, or use another engine.", self.leaf.label, sizes)
-            )
+            told = "{!r} alone has more than {}. Loosen it, or use another engine."
+            raise ProductTooLargeError(Message(told, self.leaf.label, sizes))
         self.next = np.concatenate([self.next, np.full_like(self.next, UNKNOWN)])
         self.accepting = np.concatenate([self.accepting, np.zeros_like(self.accepting)])
 
@@ -236,7 +210,7 @@ class MachineTable:
 
 
 class TreeProgram(NamedTuple):
-    """The tree over the leaves in postfix order, for `settle` and `judge`.
+    """The tree over the leaves in postfix order, for `settle`.
 
     Operation i takes the verdicts of its `n_children[i]` children (0: the next leaf) and asks whether between
     least[i] and most[i] of them hold. Once that is sure, the leaves below it, first[i] to last[i], no longer
@@ -251,6 +225,12 @@ class TreeProgram(NamedTuple):
     last: Index
     holding: Index  # (operations, leaves), table rows HOLDS or FAILS
     failing: Index
+
+    def judge(self, answers: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """The tree's answer to final answers of the leaves (n, leaves)."""
+        rows = np.zeros((len(answers), 1 + answers.shape[1]), dtype=np.int32)
+        rows[:, 1:] = np.where(answers, HOLDS, FAILS)
+        return np.asarray(settle(rows, *self))
 
 
 class _Pattern(NamedTuple):
@@ -377,32 +357,20 @@ class CompiledConstraint:
     def _usual_kept(self, answers: NDArray[np.bool_]) -> NDArray[np.bool_]:
         out = np.empty((len(answers), len(self.usual)), dtype=np.bool_)
         for k, (first, last, program) in enumerate(self._usual_programs if self.usual else ()):
-            out[:, k] = judge(np.ascontiguousarray(answers[:, first:last]), *program[:3])
+            out[:, k] = program.judge(answers[:, first:last])
         return out
 
     @once
     def _usual_programs(self) -> list[tuple[int, int, TreeProgram]]:
         """The first leaf of each rule that is usually kept, the one after its last, and its tree."""
-        found = list[tuple[int, int, TreeProgram]]()
-
-        def visit(node: Constraint, first: int) -> int:
-            last = first + sum(1 for _ in node.leaves())
-            if isinstance(node, Usually):
-                found.append((first, last, compile_tree(node.rule)))
-            elif isinstance(node, And):
-                for part in node.children:
-                    first = visit(part, first)
-            return last
-
-        assert self.constraint is not None
-        visit(self.constraint, 0)
-        return found
+        assert self.program is not None
+        marked = self.program.most < 0
+        trees = (compile_tree(one.rule) for one in self.usual)
+        return list(zip(self.program.first[marked].tolist(), self.program.last[marked].tolist(), trees, strict=True))
 
     def judge(self, answers: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """The tree's answer to final answers of the leaves (n, leaves)."""
-        if self.program is None:
-            return np.ones(len(answers), dtype=np.bool_)
-        return np.asarray(judge(answers, *self.program[:3]))
+        return np.ones(len(answers), dtype=np.bool_) if self.program is None else self.program.judge(answers)
 
     def check(self, walks: Walks) -> NDArray[np.bool_]:
         """Whether each trajectory is valid: every machine runs over it from its start, independently of the product."""
@@ -430,16 +398,13 @@ class Watch:
 
     def __init__(self, compiled: CompiledConstraint) -> None:
         self._compiled = compiled
-        self._machines = [
-            (table.leaf, [table.symbols[letter] for letter in table.edge_letters.tolist()]) for table in compiled.tables
-        ]
+        self._machines = [(one.leaf, np.array(one.symbols)[one.edge_letters].tolist()) for one in compiled.tables]
         self.start: Seen = tuple(leaf.start() for leaf, _ in self._machines)
 
     def move(self, seen: Seen, edge: int) -> Seen | None:
         """The machines after one more world edge; None where no continuation can be valid."""
-        after = tuple(
-            leaf.advance(state, symbols[edge]) for (leaf, symbols), state in zip(self._machines, seen, strict=True)
-        )
+        machines = zip(self._machines, seen, strict=True)
+        after = tuple(leaf.advance(state, symbols[edge]) for (leaf, symbols), state in machines)
         if after == seen:
             return seen
         rows = [OPEN_ROW, *(SURE_ROWS.get(state, OPEN_ROW) for state in after)]
