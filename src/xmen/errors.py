@@ -152,6 +152,11 @@ class Setting(NamedTuple):
         return self.name if self.value is None else f"{self.name}={self.value!r}"
 
 
+def with_type(value: object) -> str:
+    """A value that was given, and its type, as messages show what is wrong: 3 (int)."""
+    return f"{value!r:.60} ({type(value).__name__})"
+
+
 # ---- Errors
 
 
@@ -322,9 +327,8 @@ class MissingExtraError(XmenError, ImportError):
     """
 
     def __init__(self, module: str, *, extra: str, needed_for: str) -> None:
-        super().__init__(
-            f'{needed_for} needs {module}, which is not installed: pip install "xmen-irl[{extra}]"', name=module
-        )
+        advice = f'pip install "xmen-irl[{extra}]"'
+        super().__init__(f"{needed_for} needs {module}, which is not installed: {advice}", name=module)
         self.extra, self.needed_for = extra, needed_for
 
 
@@ -478,10 +482,9 @@ Make it smaller, or raise the limit: set XMEN_MEMORY=33GB in the environment.
             asked, raised = f"about {self._shown(needed)} of memory", 1e9 * math.ceil(1.01 * needed / 1e9)
         else:
             asked, raised = f"{self._shown(needed)} {self.unit} or more", 10 ** math.ceil(math.log10(needed) + 0.01)
-        raise into(
-            f"{what} needs {asked}, above the limit of {self._shown(most)}. {advice}, or raise the limit: set "
-            f"{self.variable}={self._shown(raised).replace(' ', '').replace(',', '')} in the environment."
-        )
+        setting = f"{self.variable}={self._shown(raised).replace(' ', '').replace(',', '')}"
+        above = f"{what} needs {asked}, above the limit of {self._shown(most)}"
+        raise into(f"{above}. {advice}, or raise the limit: set {setting} in the environment.")
 
     def _shown(self, amount: float) -> str:
         if self.unit != "bytes":

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NoReturn, Protocol, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from xmen.errors import ConstraintError, MisuseError, words_here
+from xmen.errors import ConstraintError, MisuseError, with_type, words_here
 from xmen.options import require_whole
 
 Ints: TypeAlias = NDArray[np.int64]
@@ -84,10 +84,9 @@ class Operand:
         """Note how many operators are inside one another; refused where nothing could be done with it."""
         levels: int = 1 + max((getattr(part, measure) for part in parts), default=0)
         if levels > most:
-            raise ConstraintError(
-                f"more than {most} operators are inside one another in this {what}: no text could spell it. Join parts "
-                "side by side, as in a & b & c, or at_least(1, a, b, c), instead of one around the other."
-            )
+            many = f"more than {most} operators are inside one another in this {what}: no text could spell it"
+            advice = "as in a & b & c, or at_least(1, a, b, c), instead of one around the other"
+            raise ConstraintError(f"{many}. Join parts side by side, {advice}.")
         object.__setattr__(self, measure, levels)
 
 
@@ -147,10 +146,8 @@ class Event(Operand, ABC):
     __le__ = __gt__ = __ge__ = __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __lt__
 
     def __bool__(self) -> NoReturn:
-        raise MisuseError(
-            f"the event `{self}` has no truth value of its own: combine events with & | ~ "
-            "(not with `and`, `or`, `not`)."
-        )
+        advice = "combine events with & | ~ (not with `and`, `or`, `not`)"
+        raise MisuseError(f"the event `{self}` has no truth value of its own: {advice}.")
 
     @abstractmethod
     def _text(self) -> str:
@@ -165,9 +162,7 @@ def require_event(value: object, where: str) -> Event:
     """The value, if it is an event; otherwise an error that says where an event was expected."""
     if isinstance(value, Event):
         return value
-    raise ConstraintError(
-        f"{where} takes an event such as at(3), doing(0) or anytime; got {value!r} ({type(value).__name__})."
-    )
+    raise ConstraintError(f"{where} takes an event such as at(3), doing(0) or anytime; got {with_type(value)}.")
 
 
 def _numbers(values: tuple[object, ...], function: str, what: str) -> tuple[int, ...]:
@@ -182,9 +177,8 @@ def _numbers(values: tuple[object, ...], function: str, what: str) -> tuple[int,
 def _check_range(numbers: tuple[int, ...], limit: int, event: Event, what: str) -> None:
     for number in numbers:
         if number >= limit:
-            raise ConstraintError(
-                f"`{event}` mentions {what} {number}, but the world has only the {what}s 0 .. {limit - 1}."
-            )
+            known = f"the {what}s 0 .. {limit - 1}"
+            raise ConstraintError(f"`{event}` mentions {what} {number}, but the world has only {known}.")
 
 
 def _among(values: Ints, members: tuple[int, ...]) -> Bools:
@@ -257,9 +251,8 @@ class When(Event):
                 answers.append(bool(self.function(state, action)))
             except Exception as error:
                 hint = " (at the last position the action is None)" if action is None else ""
-                raise ConstraintError(
-                    f"`{self}` failed for state {state} and action {action}{hint}: {type(error).__name__}: {error}"
-                ) from error
+                place = f"state {state} and action {action}{hint}"
+                raise ConstraintError(f"`{self}` failed for {place}: {type(error).__name__}: {error}") from error
         return np.array(answers, dtype=bool).reshape(states.shape)
 
     def _text(self) -> str:

@@ -19,7 +19,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from xmen.errors import MEMORY, FileFormatError, MissingFileError, PathError, StorageError, XmenError, foreign_errors
+from xmen import errors
+from xmen.errors import MEMORY, FileFormatError, MissingFileError, PathError, StorageError, XmenError
 
 _SCRATCH = re.compile(r"\.xmen-[0-9a-f]{16}")
 FORGOTTEN = 3600.0  # seconds after which half of a file belongs to nobody any more
@@ -36,9 +37,7 @@ def as_path(value: Any, what: str) -> Path:
     xmen.errors.PathError: load(path) takes the name of a file or folder, a text or a Path; got 3 (int).
     """
     if not isinstance(value, str | os.PathLike) or isinstance(os.fspath(value), bytes):
-        raise PathError(
-            f"{what} takes the name of a file or folder, a text or a Path; got {value!r:.60} ({type(value).__name__})."
-        )
+        raise PathError(f"{what} takes the name of a file or folder, a text or a Path; got {errors.with_type(value)}.")
     return Path(value)
 
 
@@ -75,7 +74,7 @@ def unpack_whole(path: str | os.PathLike[str], appetite: float = TEXT) -> bytes:
     if file.suffix not in _PACKED:
         return packed
     room = int(min(MEMORY.most / appetite, 2**62))
-    with foreign_errors(str(file)), _PACKED[file.suffix](io.BytesIO(packed)) as stream:
+    with errors.foreign_errors(str(file)), _PACKED[file.suffix](io.BytesIO(packed)) as stream:
         data: bytes = stream.read(room + 1)
     MEMORY.require(appetite * len(data), f"{file}, with {len(data):,} bytes or more once unpacked,", FileFormatError)
     return data

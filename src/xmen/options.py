@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from xmen.errors import EngineError, XmenError
+from xmen.errors import EngineError, XmenError, with_type
 
 
 @dataclass(frozen=True, repr=False)
@@ -99,7 +99,7 @@ def require_whole(
     """The value as a Python int from `least` to `most`, or a refusal with a hint; None passes if `optional`."""
     number = as_int(value)
     if number is None and not (value is None and optional):
-        raise refusal(f"{name} is a whole number, {least} or more; got {value!r:.60} ({type(value).__name__}).{hint}")
+        raise refusal(f"{name} is a whole number, {least} or more; got {with_type(value)}.{hint}")
     if number is not None and not least <= number <= most:
         shown = f"; got {number!r:.60}." if number < least else f" and at most {most}; got a larger one."
         raise refusal(f"{name} is a whole number, {least} or more{shown}{hint}")

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from xmen.constraints.constraint import Constraint, Leaf, Sure, word
-from xmen.errors import ConstraintError, CostsWarning, Message, MisuseError, TrajectoryError, notify
+from xmen.errors import ConstraintError, CostsWarning, Message, MisuseError, TrajectoryError, notify, with_type
 from xmen.events import LARGEST, NO_ACTION, PRECEDENCE, Event, Ints, doing, require_event
 from xmen.options import as_int
 from xmen.worlds import MDP, GridWorld
@@ -106,10 +106,9 @@ class TotalTerm(Term):
     def check_world(self, world: MDP) -> None:
         shape = self._table.shape
         if shape not in ((world.n_states,), (world.n_states, world.n_actions)):
-            raise ConstraintError(
-                f"total(weights): the weights have shape {shape}, but the world needs ({world.n_states},) "
-                f"for states or ({world.n_states}, {world.n_actions}) for states and actions.{_hint(shape, world)}"
-            )
+            needed = f"({world.n_states},) for states or ({world.n_states}, {world.n_actions}) for states and actions"
+            has = f"the weights have shape {shape}, but the world needs {needed}"
+            raise ConstraintError(f"total(weights): {has}.{_hint(shape, world)}")
 
     def meant(self, world: MDP) -> str:
         """A form that says what weights of another shape were probably meant to say; '' where nothing is likely."""
@@ -213,10 +212,8 @@ def integer(value: object, where: str) -> int:
     """The value as a Python int, or a ConstraintError that shows what was given."""
     number = as_int(value)
     if number is None:
-        raise ConstraintError(
-            f"{where} works with whole numbers; got {value!r} ({type(value).__name__}). For fractions of the "
-            "visited states write share(e) >= 0.5, or multiply out: 2*count(e) >= length()."
-        )
+        instead = "For fractions of the visited states write share(e) >= 0.5, or multiply out: 2*count(e) >= length()."
+        raise ConstraintError(f"{where} works with whole numbers; got {with_type(value)}. {instead}")
     if abs(number) > LARGEST:
         raise ConstraintError(f"{where} works with numbers up to {LARGEST}; got a larger one.")
     return number
@@ -285,10 +282,8 @@ class LinearComparison(Leaf):
     def __post_init__(self) -> None:
         most = sum(abs(c) * max(map(abs, term.bounds)) for c, term in self.terms)
         if max(most, abs(self.bound)) > LARGEST:
-            raise ConstraintError(
-                f"`{self}`: the numbers are too large. One position could add {most} and the bound is "
-                f"{self.bound}; both may be at most {LARGEST}."
-            )
+            both = f"One position could add {most} and the bound is {self.bound}; both may be at most {LARGEST}"
+            raise ConstraintError(f"`{self}`: the numbers are too large. {both}.")
 
     def symbols(self, states: Ints, actions: Ints) -> Ints:
         added = np.zeros(states.shape, dtype=np.int64)
@@ -440,10 +435,8 @@ def total(
         if note is not None:
             notify(note, CostsWarning)
     if isinstance(weights, Event):
-        raise ConstraintError(
-            f"total(weights) takes weights, and this is the event `{weights}`: write count({weights}) for how often it "
-            f"holds, total({{{weights}: 2}}) for what it costs."
-        )
+        advice = f"write count({weights}) for how often it holds, total({{{weights}: 2}}) for what it costs"
+        raise ConstraintError(f"total(weights) takes weights, and this is the event `{weights}`: {advice}.")
     if isinstance(weights, Comparable):
         raise ConstraintError(f"`{weights}` is a sum already: compare it itself, as in `{weights} <= 10`.")
     try:
@@ -453,10 +446,9 @@ def total(
     if table.dtype.kind == "f" and np.all(np.abs(table) < 2.0**53) and np.all(table == np.rint(table)):
         table = table.astype(np.int64)  # 3.0 is as whole as 3
     if table.dtype == bool or not np.issubdtype(table.dtype, np.integer) or table.ndim not in (1, 2) or not table.size:
-        raise ConstraintError(
-            "total(weights) takes whole numbers of shape (n_states,) or (n_states, n_actions); "
-            f"got shape {table.shape} of {table.dtype}. Scale fractions up first, as in total([3, 5]) <= 20."
-        )
+        takes = "total(weights) takes whole numbers of shape (n_states,) or (n_states, n_actions)"
+        got = f"got shape {table.shape} of {table.dtype}. Scale fractions up first, as in total([3, 5]) <= 20"
+        raise ConstraintError(f"{takes}; {got}.")
     if table.min() < -LARGEST or table.max() > LARGEST:
         raise ConstraintError(f"total(weights) takes weights from -{LARGEST} to {LARGEST}.")
     rows = table.tolist()

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, NoReturn, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from xmen.errors import ConstraintError, Message, MisuseError, TrajectoryError, words_here
+from xmen.errors import ConstraintError, Message, MisuseError, TrajectoryError, with_type, words_here
 from xmen.events import EVENT_IS_NO_CONSTRAINT, LARGEST, NO_ACTION, PRECEDENCE, Bools, Event, Ints, Operand
 from xmen.options import is_number, require_whole
 from xmen.worlds import MDP, Trajectory
@@ -191,8 +191,7 @@ class Constraint(Operand, ABC):
         'no lava' fails, and is sure to fail from position 1 on
         """
         if not (hasattr(trajectory, "states") and hasattr(trajectory, "actions")):
-            got = type(trajectory).__name__
-            raise TrajectoryError(f"a constraint judges a Trajectory(states, actions); got {got}.")
+            raise TrajectoryError(f"a constraint judges a Trajectory(states, actions); got {with_type(trajectory)}.")
         history = self.history(trajectory)
         return None if history.verdicts[-1] == Sure.HOLDS.value else history.blame()
 
@@ -245,11 +244,10 @@ class Constraint(Operand, ABC):
         raise MisuseError(f"cannot apply {operator} to a constraint and {other} ({type(other).__name__}): {reason}.")
 
     def __bool__(self) -> NoReturn:
-        raise MisuseError(
-            f"the constraint `{self}` has no truth value of its own. Combine constraints with & | ~ "
-            "instead of `and`, `or`, `not`; write a chained comparison such as `1 <= count(e) <= 3` as "
-            "`(count(e) >= 1) & (count(e) <= 3)`; ask `constraint.accepts(trajectory)` about one trajectory."
-        )
+        combine = "Combine constraints with & | ~ instead of `and`, `or`, `not`"
+        chained = "write a chained comparison such as `1 <= count(e) <= 3` as `(count(e) >= 1) & (count(e) <= 3)`"
+        ask = "ask `constraint.accepts(trajectory)` about one trajectory"
+        raise MisuseError(f"the constraint `{self}` has no truth value of its own. {combine}; {chained}; {ask}.")
 
     def __lt__(self, other: object) -> NoReturn:
         raise MisuseError(f"`{self}` is a constraint, not a number: it cannot be compared. {PRECEDENCE}.")

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 from xmen.constraints.constraint import Constraint, Sure, word
 from xmen.constraints.monitor import RowLeaf, RowMachine, settle
-from xmen.errors import COMPARISONS, ConstraintError, ConstraintSyntaxError
+from xmen.errors import COMPARISONS, ConstraintError, ConstraintSyntaxError, with_type
 from xmen.events import Event, require_event
 
 # ---- Reading the text of a temporal formula: tokens, then a tree by recursive descent.
@@ -342,17 +342,13 @@ def ltlf(formula: str, /, **events: Event) -> Constraint:
     ltlf('F(a) & (!b U c)', a=at(3), b=at(4), c=at(5))
     """
     if not isinstance(formula, str):
-        raise ConstraintError(
-            f"ltlf(formula, ...) takes a text such as 'F(a)'; got {formula!r} ({type(formula).__name__})."
-        )
+        raise ConstraintError(f"ltlf(formula, ...) takes a text such as 'F(a)'; got {with_type(formula)}.")
     for name, event in events.items():
         if name in RESERVED or iskeyword(name) or not name.isidentifier():
-            raise ConstraintError(
-                f"ltlf(formula, ...): {name!r} cannot name an event: names are Python identifiers other than "
-                f"{' '.join(sorted(RESERVED))} (lower case is fine)."
-            )
+            names = f"names are Python identifiers other than {' '.join(sorted(RESERVED))} (lower case is fine)"
+            raise ConstraintError(f"ltlf(formula, ...): {name!r} cannot name an event: {names}.")
         require_event(event, f"ltlf(formula, {name}=event)")
     events = {unicodedata.normalize("NFKC", name): event for name, event in events.items()}  # as Python's keywords
     tree = FormulaReader(formula, events).read()
-    names = tuple(sorted(tree.names()))
-    return Ltlf(tuple(events[name] for name in names), tree, names, formula)
+    used = tuple(sorted(tree.names()))
+    return Ltlf(tuple(events[name] for name in used), tree, used, formula)

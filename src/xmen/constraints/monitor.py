@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from xmen.constraints.constraint import Constraint, Sure
 from xmen.constraints.occurrence import EventLeaf
-from xmen.errors import ConstraintError
+from xmen.errors import ConstraintError, with_type
 from xmen.events import Event, require_event
 
 # ---- Machines over rows of events, and how they learn early that their answer can no longer change.
@@ -118,10 +118,9 @@ def _require_hashable(value: object, what: str) -> None:
     try:
         hash(value)
     except TypeError:
-        raise ConstraintError(
-            f"{WHERE}: {what} is {value!r} ({type(value).__name__}), which is not hashable. States are compared "
-            "and stored: use numbers, strings, tuples or frozensets (a tuple instead of a list)."
-        ) from None
+        advice = "use numbers, strings, tuples or frozensets (a tuple instead of a list)"
+        compared = f"which is not hashable. States are compared and stored: {advice}"
+        raise ConstraintError(f"{WHERE}: {what} is {with_type(value)}, {compared}.") from None
 
 
 @dataclass(frozen=True, repr=False)
@@ -192,9 +191,7 @@ def monitor(start: Hashable, step: StepFunction, accepts: Accepts, events: Itera
     """
     for role, function, usage in (("step", step, "step(state, row)"), ("accepts", accepts, "accepts(state)")):
         if not callable(function):
-            raise ConstraintError(
-                f"{WHERE}: {role} is a function {usage}; got {function!r} ({type(function).__name__})."
-            )
+            raise ConstraintError(f"{WHERE}: {role} is a function {usage}; got {with_type(function)}.")
     for role, value in (("the start", start), ("step", step), ("accepts", accepts)):
         _require_hashable(value, role)
     if isinstance(events, Event) or not isinstance(events, Iterable):

@@ -84,12 +84,10 @@ class Always(EventLeaf):
         return WAITING if symbol else Sure.FAILS
 
     def impossible(self) -> str:
-        if self.event.holds_without_action() is False:
-            return (
-                "it can never hold: at the last position there is no action; "
-                f"for all positions but the last write ltlf('G(N(false) | e)', e={self.event})"
-            )
-        return ""
+        if self.event.holds_without_action() is not False:
+            return ""
+        advice = f"for all positions but the last write ltlf('G(N(false) | e)', e={self.event})"
+        return f"it can never hold: at the last position there is no action; {advice}"
 
 
 @dataclass(frozen=True, repr=False)

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from xmen.constraints.arithmetic import COMPARE, Comparable, LinearForm, total
 from xmen.constraints.constraint import FUNCTIONS, Constraint
-from xmen.errors import ConstraintError, ConstraintSyntaxError, FileFormatError, Words, WorldError, speaking
+from xmen.errors import ConstraintError, ConstraintSyntaxError, FileFormatError, Words, WorldError, speaking, with_type
 from xmen.events import EVENT_IS_NO_CONSTRAINT, LARGEST, NO_NUMBER, PRECEDENCE, Event, anytime, at, doing
 from xmen.worlds.mdp import MDP
 
@@ -36,11 +36,8 @@ WITHOUT_TEXT = ("when", "monitor")
 ANYTIME = "anytime"
 
 Operators: TypeAlias = dict[type[ast.operator], tuple[str, Callable[[Any, Any], object]]]
-JOINS: Operators = {
-    ast.BitAnd: ("&", operator.and_),
-    ast.BitOr: ("|", operator.or_),
-    ast.RShift: (">>", operator.rshift),
-}
+JOINS: Operators = {ast.BitAnd: ("&", operator.and_), ast.BitOr: ("|", operator.or_)}
+JOINS[ast.RShift] = ">>", operator.rshift
 ARITHMETIC: Operators = {ast.Add: ("+", operator.add), ast.Sub: ("-", operator.sub), ast.Mult: ("*", operator.mul)}
 _COMPARED: list[type[ast.cmpop]] = [ast.LtE, ast.Lt, ast.GtE, ast.Gt, ast.Eq, ast.NotEq]
 COMPARISONS = dict(zip(_COMPARED, COMPARE, strict=True))
@@ -166,10 +163,8 @@ def check_names(names: object, where: str) -> dict[str, Name]:
         if name in FUNCTIONS or name in WITHOUT_TEXT or name == ANYTIME:
             raise ConstraintError(f"{prefix}the name {name!r} is taken by xmen's own {name}; choose another.")
         if not isinstance(value, (Event, Constraint, *COSTS)):
-            raise ConstraintError(
-                f"{prefix}{name!r} must stand for an event or a constraint, or for costs in an array; got "
-                f"{value!r:.60} ({type(value).__name__})."
-            )
+            expected = "must stand for an event or a constraint, or for costs in an array"
+            raise ConstraintError(f"{prefix}{name!r} {expected}; got {with_type(value)}.")
         if name in found:
             raise ConstraintError(f"{prefix}{given!r} and another are the same to Python: {name!r}; choose others.")
         found[name] = value
@@ -248,7 +243,7 @@ def _read(
     """The constraint or the event that the text spells."""
     where = f"parse_{read.__name__}(text, names)"
     if not isinstance(text, str):
-        raise ConstraintSyntaxError(f"{where} reads text; got {text!r} ({type(text).__name__}).")
+        raise ConstraintSyntaxError(f"{where} reads text; got {with_type(text)}.")
     own = {} if world is None else _ends(world)
     reader = _Reader(text, {**own, **check_names({} if names is None else names, where)}, tables, world)
     if read is _Reader.event and not text.strip():
@@ -416,9 +411,8 @@ class _Reader(SourceText):
             read = self._states if function is at else self._actions
             return self._guarded(node, function, *read(node, self.world))
         costs = function is total
-        arguments: list[Any] = [
-            self._event_weights(one) if costs and isinstance(one, ast.Dict) else self.value(one) for one in node.args
-        ]
+        read_one: dict[type, Callable[[Any], object]] = {ast.Dict: self._event_weights} if costs else {}
+        arguments: list[Any] = [read_one.get(type(one), self.value)(one) for one in node.args]
         keywords: dict[str, Any] = {}
         for keyword in node.keywords:
             if keyword.arg is None:
@@ -465,14 +459,14 @@ class _Reader(SourceText):
 
     def _actions(self, node: ast.Call, world: MDP) -> list[object]:
         """What doing(...) lists in text for a world: names of actions, as they are or in quotes, and numbers."""
-        found = []
-        for action in node.args:
+
+        def read(action: ast.expr) -> object:
             parts = ast.walk(action)
             if any(isinstance(part, ast.Name) or isinstance(getattr(part, "value", 0), str) for part in parts):
-                found.append(self._guarded(action, world.read_action, self._spelled(action).strip("'\"")))
-            else:
-                found.append(self.value(action))
-        return found
+                return self._guarded(action, world.read_action, self._spelled(action).strip("'\""))
+            return self.value(action)
+
+        return [read(action) for action in node.args]
 
     def _chain(self, node: ast.BinOp) -> object:
         """Operators from left to right, in a loop: a long conjunction is a deep tree."""

@@ -8,7 +8,7 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice, pairwise
+from itertools import islice, pairwise, starmap
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
@@ -20,26 +20,12 @@ from xmen import errors
 from xmen.errors import FileFormatError, Message, TrajectoryError, WorldError, XmenError, joined
 from xmen.files import as_path, write_whole
 from xmen.options import require_choice
+from xmen.worlds import tables
 from xmen.worlds.mdp import MDP
 from xmen.worlds.names import Given, Names, is_missing, some, whole, words
 from xmen.worlds.network import Network
 from xmen.worlds.sightings import Sighting
-from xmen.worlds.tables import (
-    ACTION,
-    DEMO,
-    STATE,
-    STEP,
-    RecordedDemos,
-    Table,
-    as_table,
-    columns_beside,
-    demo_columns,
-    from_records,
-    from_table,
-    read_json,
-    read_table,
-    refuse_rows,
-)
+from xmen.worlds.tables import RecordedDemos, Table, as_table, from_records, from_table, read_json, read_table
 from xmen.worlds.trajectory import Trajectory
 
 if TYPE_CHECKING:
@@ -79,7 +65,7 @@ def read_demos(source: Any, world: Any = None, *, states: Given = None, actions:
     names = Names(world, states, actions)
     if isinstance(source, str | PathLike):
         file = Path(source)
-        if _suffix(file, (".json",)) == ".csv":
+        if _suffix(file, "demonstrations are .csv or .jsonl files", ".json") == ".csv":
             return from_table(read_table(file), names)
         return from_records(read_json(file), names, FileFormatError)
     table = as_table(source)
@@ -97,7 +83,7 @@ def demos_csv(demos: Iterable[Trajectory], world: Any = None) -> str:
     """The text of a .csv file; with a world, in its words, and with the metadata."""
     stream = io.StringIO(newline="")
     metadata, names = () if world is None else getattr(demos, "metadata", ()), getattr(demos, "names", ())
-    columns = demo_columns(RecordedDemos(as_trajectories(demos), metadata, names), world)
+    columns = tables.demo_columns(RecordedDemos(as_trajectories(demos), metadata, names), world)
     csv.writer(stream, lineterminator="\n").writerows([columns, *zip(*columns.values(), strict=True)])
     return stream.getvalue()
 
@@ -122,7 +108,7 @@ def write_demos(demos: Iterable[Trajectory], path: str | PathLike[str], world: A
         When something in `demos` is not a Trajectory.
     """
     file = as_path(path, "write_demos(demos, path)")
-    if _suffix(file) == ".csv":
+    if _suffix(file, "demonstrations are .csv or .jsonl files") == ".csv":
         text = demos_csv(demos, world)
     else:
         records = ({"states": tau.states, "actions": tau.actions} for tau in as_trajectories(demos))
@@ -141,22 +127,20 @@ def as_trajectories(demos: Any, least: int = 0) -> list[Trajectory]:
         raise TrajectoryError("no demonstrations: give at least one trajectory")
     for index, entry in enumerate(checked):
         if isinstance(entry, Sighting):
-            raise TrajectoryError(
-                f"demonstration {index} is a Sighting, and only complete trajectories can be used here: XMEN and "
-                "MaxEntIRL learn from sightings and score them, with method='exact'"
-            )
+            learners = "XMEN and MaxEntIRL learn from sightings and score them, with method='exact'"
+            complete = "only complete trajectories can be used here"
+            raise TrajectoryError(f"demonstration {index} is a Sighting, and {complete}: {learners}")
         if not isinstance(entry, Trajectory):
-            raise TrajectoryError(
-                f"demonstration {index} must be a Trajectory, got {type(entry).__name__} {entry!r:.60}: write "
-                "xm.Trajectory(states, actions), or read_demos(...) for records, frames and files"
-            )
+            got = f"got {type(entry).__name__} {entry!r:.60}"
+            advice = "write xm.Trajectory(states, actions), or read_demos(...) for records, frames and files"
+            raise TrajectoryError(f"demonstration {index} must be a Trajectory, {got}: {advice}")
     return checked
 
 
-def _suffix(file: Path, others: tuple[str, ...] = ()) -> str:
+def _suffix(file: Path, kinds: str, *others: str) -> str:
     suffix = file.suffix.lower()
     if suffix not in (".csv", ".jsonl", *others):
-        raise FileFormatError(f"{file}: demonstrations are .csv or .jsonl files, got the suffix {file.suffix!r}")
+        raise FileFormatError(f"{file}: {kinds}, got the suffix {file.suffix!r}")
     return suffix
 
 
@@ -164,7 +148,7 @@ def _suffix(file: Path, others: tuple[str, ...] = ()) -> str:
 
 
 WIDE = ("path", "nodes", "links")
-ORDER = (*STEP, "order", "sequence", "seq")
+ORDER = (*tables.STEP, "order", "sequence", "seq")
 
 
 def read_trips(
@@ -230,7 +214,7 @@ def read_trips(
         else:
             trips.add(found, trip.beside)
     if errors == "raise":
-        refuse_rows([error for one in bad for error in one])
+        tables.refuse_rows([error for one in bad for error in one])
     trips.left_out = ["; ".join(map(str, one)) for one in bad]
     if not trips:
         why = f" that can be read: {some(trips.left_out, 2)}" if bad else ""
@@ -259,31 +243,24 @@ def _recorded_trips(source: Any, bad: list[list[XmenError]], skip: bool, links: 
     if isinstance(source, list | tuple):
         for index, path in enumerate(source):
             if not isinstance(path, Iterable) or (isinstance(path, str) and len(words(path)) < 2):
-                raise errors.PathError(
-                    f"read_trips(source, ...): a list holds paths, each a list of states, got {source!r:.60}; row "
-                    f"{index} is the single {path!r:.60}; write one trip as [[...]]"
-                )
+                got = f"got {source!r:.60}; row {index} is the single {path!r:.60}; write one trip as [[...]]"
+                raise errors.PathError(f"read_trips(source, ...): a list holds paths, each a list of states, {got}")
             yield _wide(f"row {index}", path if isinstance(path, Mapping) else {"path": path})
         return
     table, broken = as_table(source), list[XmenError]()
     if table is None:
         file = as_path(source, "read_trips(source, ...)")
-        if file.suffix.lower() == ".jsonl":
-            for where, entry in read_json(file):
-                yield _wide(where, entry)
+        if _suffix(file, "trips are .csv or .jsonl files or a DataFrame") == ".jsonl":
+            yield from starmap(_wide, read_json(file))
             return
-        if file.suffix.lower() != ".csv":
-            kinds = "trips are .csv or .jsonl files or a DataFrame"
-            raise FileFormatError(f"{file}: {kinds}, got the suffix {file.suffix!r}")
         table = read_table(file, wrong=broken)
     bad += [[error] for error in broken]
     wide = table.role(*WIDE)
     if wide is not None:
-        for where, entry in table.rows():
-            yield _wide(where, {wide: None, **entry})
+        yield from (_wide(where, {wide: None, **entry}) for where, entry in table.rows())
         return
     if skip and table.role(*ORDER) is None:
-        refuse_rows(broken)  # one left out could not be missed in its trip
+        tables.refuse_rows(broken)  # one left out could not be missed in its trip
     yield from _long(table, bad, links)
 
 
@@ -304,15 +281,14 @@ def _wide(where: str, entry: Any) -> _RecordedTrip:
 
 def _long(table: Table, bad: list[list[XmenError]], links: bool) -> Iterator[_RecordedTrip]:
     """Trips from a table with a row for each position."""
-    trip, order, columns = table.role(*DEMO), table.role(*ORDER), table.columns
-    single = table.role("link", "node", *STATE)
+    trip, order, columns = table.role(*tables.DEMO), table.role(*ORDER), table.columns
+    single = table.role("link", "node", *tables.STATE)
     pair = ("u", "v", "key") if "key" in columns else ("u", "v")
     used = (single,) if single is not None else pair if {"u", "v"} <= set(columns) else ()
     if trip is None or not used:
-        got = f"got the columns {', '.join(columns) or '(none)'}"
         expected = "expected a column path; or trip, order and one of link, node, state, or u and v"
-        raise FileFormatError(f"{table.header}: {expected}; {got}")
-    key = table.role("key") if links and single == "node" else table.role(*ACTION)
+        raise FileFormatError(f"{table.header}: {expected}; {table.got}")
+    key = table.role("key") if links and single == "node" else table.role(*tables.ACTION)
     rows_of: dict[str, list[int]] = {}
     for row, label in enumerate(columns[trip]):
         if is_missing(label):
@@ -340,7 +316,7 @@ def _long(table: Table, bad: list[list[XmenError]], links: bool) -> Iterator[_Re
             named if single is None else [columns[single][row] for row in rows],
             [table.where(row) for row in rows],
             "nodes" if single == "node" else "links",
-            {trip: columns[trip][rows[0]], **columns_beside(table, others, rows)},
+            {trip: columns[trip][rows[0]], **tables.columns_beside(table, others, rows)},
             [FileFormatError(f"{table.where(row)}, trip {label!r:.60}: {what}") for row, what in said],
             keys=None if key is None else [columns[key][row] for row in rows],
         )
@@ -475,13 +451,9 @@ def refuse(world: MDP, demos: Sequence[Trajectory], constraint: Any, suspects: I
     mistakes = (_mistake(world, index, demos[index], rules) for index in suspects)
     found = list(islice(filter(None, mistakes), MOST_EXPLAINED))
     if found:
-        first = found[0]
-        raise errors.InvalidDemonstrationError(
-            joined([first.sentence, *_others(found, len(demos)), _advice(world, found)]),
-            index=first.number,
-            constraint=first.constraint,
-            position=first.position,
-        )
+        number, position, constraint, sentence, *_ = found[0]
+        told = joined([sentence, *_others(found, len(demos)), _advice(world, found)])
+        raise errors.InvalidDemonstrationError(told, index=number, constraint=constraint, position=position)
 
 
 def _mistake(world: MDP, index: int, demo: Trajectory, rules: Sequence[Any]) -> _Mistake | None:
@@ -524,11 +496,9 @@ def _others(found: Sequence[_Mistake], n_demos: int) -> list[str]:
 def _advice(world: MDP, found: Sequence[_Mistake]) -> str:
     """Advice on episodes that failed: with chance, leaving them out would teach luck."""
     if not world.deterministic and any(mistake.unfinished or mistake.constraint for mistake in found):
-        return Message(
-            "\nWith chance, episodes that failed belong to the demonstrations: without them outcomes look luckier than "
-            "they are. CausalXMEN (xmen fit --learner causal) learns from all of them, with {} or a probability.",
-            errors.Setting("validity", "best"),
-        )
+        belong = "\nWith chance, episodes that failed belong to the demonstrations"
+        why = "without them outcomes look luckier than they are. CausalXMEN (xmen fit --learner causal) learns from all"
+        return Message(f"{belong}: {why} of them, with {{}} or a probability.", errors.Setting("validity", "best"))
     cut_off = any(mistake.unfinished for mistake in found)
     return "\nRaise the horizon if it was cut off, or leave it out." if cut_off else ""
 
@@ -589,7 +559,7 @@ def convert_demos(demos: Iterable[Trajectory], to: str, world: Any = None) -> An
     {'demo': [0, 0, 0], 'step': [0, 1, 2], 'x': [0, 0, 1], 'y': [0, 1, 1], 'move': ['up', 'right', None]}
     """
     if to == "columns":
-        return demo_columns(demos, world)
+        return tables.demo_columns(demos, world)
     if to == "imitation":
         kind = errors.extra_module("imitation.data.types", 'convert_demos(..., "imitation")').Trajectory
         return [

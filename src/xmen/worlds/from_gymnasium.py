@@ -42,15 +42,12 @@ class GymnasiumWorld(MDP):
         inner = getattr(env, "unwrapped", env)
         name = type(inner).__name__
         if getattr(inner, "P", None) is None:
-            raise WorldError(
-                f"{name} has no transition table: from_gymnasium reads env.unwrapped.P, which toy-text environments "
-                "such as FrozenLake, CliffWalking and Taxi have; write other worlds as xmen.MDP(...)"
-            )
+            which = "which toy-text environments such as FrozenLake, CliffWalking and Taxi have"
+            reads = f"from_gymnasium reads env.unwrapped.P, {which}; write other worlds as xmen.MDP(...)"
+            raise WorldError(f"{name} has no transition table: {reads}")
         if getattr(inner, "fickle_passenger", False):
-            raise WorldError(
-                f"{name} with fickle_passenger=True changes the destination outside its transition table, so the table "
-                "does not describe its episodes: use fickle_passenger=False"
-            )
+            why = "changes the destination outside its transition table, so the table does not describe its episodes"
+            raise WorldError(f"{name} with fickle_passenger=True {why}: use fickle_passenger=False")
         n_observations, n_actions = _size(inner, "observation_space"), _size(inner, "action_space")
         rows = _read_table(inner.P, n_observations, n_actions)
         if getattr(inner, "initial_state_distrib", None) is None:

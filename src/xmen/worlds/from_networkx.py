@@ -423,10 +423,8 @@ class RoadNetwork(Network):
             raise WorldError(f"there is no feature {unknown[0]!r}; there are {', '.join(self.feature_names)}.")
         for name in names:
             if absent(name) in self.feature_names and absent(name) not in names:
-                raise WorldError(
-                    f"{name!r} is missing on some links ({self.attributes[name]}), and would be 0 there: give it to "
-                    f"every edge of the graph, or select {absent(name)!r} as well."
-                )
+                missing = f"{name!r} is missing on some links ({self.attributes[name]}), and would be 0 there"
+                raise WorldError(f"{missing}: give it to every edge of the graph, or select {absent(name)!r} as well.")
         return self.features[:, [self.feature_names.index(name) for name in names]]
 
     def turning(self, turn: str) -> Event:
@@ -460,14 +458,11 @@ class RoadNetwork(Network):
 
 def _places(graph: Any, nodes: Sequence[Hashable]) -> dict[Hashable, tuple[float, float]] | None:
     """Where each node is, from "x" and "y" or "pos"; None unless all have one."""
-    out = {}
-    for node in nodes:
-        data = graph.nodes[node]
-        place = (data["x"], data["y"]) if "x" in data and "y" in data else data.get("pos")
-        if place is None:
-            return None
-        out[node] = (float(place[0]), float(place[1]))
-    return out
+    every = [graph.nodes[node] for node in nodes]
+    places = [(data["x"], data["y"]) if "x" in data and "y" in data else data.get("pos") for data in every]
+    if any(place is None for place in places):
+        return None
+    return {node: (float(x), float(y)) for node, (x, y, *_) in zip(nodes, places, strict=True)}
 
 
 def _turns(network: Network, ends: NDArray[np.float64], links: Sequence[tuple[Any, ...]]) -> NDArray[np.int8]:

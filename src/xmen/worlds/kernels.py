@@ -44,10 +44,7 @@ def distance_to(goals: Any, source: Any, target: Any) -> Any:
 
 @compiled
 def topological_order(indptr: Any, target: Any) -> Any:
-    """Nodes so that every edge goes forward, and the longest number of edges that leads to each.
-
-    Shorter than the number of nodes when there is a cycle.
-    """
+    """Nodes so that every edge goes forward (not all of them when there is a cycle), and the most edges to each."""
     n = len(indptr) - 1
     indegree = np.zeros(n, dtype=np.int64)
     for e in range(len(target)):

@@ -57,15 +57,12 @@ def find_cycle(source: NDArray[np.int32], target: NDArray[np.int32], among: NDAr
 
 
 def longest_trajectory(source: NDArray[np.int32], target: NDArray[np.int32], among: NDArray[np.bool_]) -> int:
-    """Number of edges on the longest trajectory among the given states, which must hold no cycle.
-
-    Peels off states without predecessors layer by layer: O(S + E), one numpy pass per layer.
-    """
+    """Number of edges on the longest trajectory among the given states, which must hold no cycle. O(S + E)."""
     graph = _graph(source, target, among)
     incoming = np.bincount(graph.indices, minlength=len(among))
     layer = np.flatnonzero(among & (incoming == 0))
     length = 0
-    while True:
+    while True:  # layer by layer, peeling off states without predecessors
         first, counts = graph.indptr[layer], np.diff(graph.indptr)[layer]
         offsets = np.repeat(first - np.cumsum(counts) + counts, counts)
         successors = graph.indices[offsets + np.arange(len(offsets))]
@@ -219,18 +216,7 @@ class MDP(Transitions):
         return longest if self.horizon is None else min(longest, self.horizon)
 
     def with_start(self, start: int | ArrayLike) -> Self:
-        """This world with another start; both share their arrays.
-
-        Parameters
-        ----------
-        start
-            A state, or a probability vector of shape (n_states,).
-
-        Returns
-        -------
-        MDP
-            A world of the same class.
-        """
+        """This world with another start, a state or a probability vector (n_states,); both share their arrays."""
         other = copy(self)
         other.start = read_start(start, self.n_states)
         other.start.flags.writeable = False

@@ -62,11 +62,10 @@ class Network(Transitions):
         if len(twice):
             first, second = order[twice[0] : twice[0] + 2]
             source, action, target = (int(column[first]) for column in columns[:3])
-            raise WorldError(
-                f"transition rows {first} and {second} are the same: {self.describe_action(action)} leads from "
-                f"{self.describe_state(source)} to {self.describe_state(target)} twice. "
-                "Two parallel links are two states, or two actions; drop the row that is there by mistake."
-            )
+            way = f"leads from {self.describe_state(source)} to {self.describe_state(target)} twice"
+            advice = "Two parallel links are two states, or two actions; drop the row that is there by mistake."
+            same = f"transition rows {first} and {second} are the same"
+            raise WorldError(f"{same}: {self.describe_action(action)} {way}. {advice}")
         self._build_table(self.n_states, self.n_actions, columns, np.zeros(self.n_states, dtype=np.bool_), horizon)
 
     def name_of(self, state: int) -> Any:
@@ -184,10 +183,9 @@ class NetworkTask(_Trips):
         self._build(network.n_states, network.n_actions, columns, begin, end, limit)
 
     def __repr__(self) -> str:
-        return (
-            f"{type(self).__name__}({self.describe_state(self.origin)} -> {self.describe_state(self.goal)} of "
-            f"{self.n_states} states, {len(self.source)} transitions, horizon={self.horizon})"
-        )
+        ends = f"{self.describe_state(self.origin)} -> {self.describe_state(self.goal)}"
+        sizes = f"{self.n_states} states, {len(self.source)} transitions, horizon={self.horizon}"
+        return f"{type(self).__name__}({ends} of {sizes})"
 
 
 class AnyTask(_Trips):

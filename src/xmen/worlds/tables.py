@@ -45,6 +45,11 @@ class Table:
         """Where the names of the columns are."""
         return self.name if self._lines is None else f"{self.name}, line 1"
 
+    @property
+    def got(self) -> str:
+        """The columns, as messages say what there is."""
+        return f"got the columns {', '.join(self.columns) or '(none)'}"
+
     def where(self, row: int) -> str:
         """Where a row is: by its line in a file, else by its number from 0."""
         return f"{self.name}, row {row}" if self._lines is None else f"{self.name}, line {self._lines[row]}"
@@ -60,10 +65,8 @@ class Table:
             return (single,)
         if {"x", "y"} <= set(self.columns):
             return ("x", "y")
-        raise FileFormatError(
-            f"{self.header}: there is no column for the state: expected a column {', '.join(names)}, or x and y, got "
-            f"the columns {', '.join(self.columns) or '(none)'}"
-        )
+        expected = f"expected a column {', '.join(names)}, or x and y"
+        raise FileFormatError(f"{self.header}: there is no column for the state: {expected}, {self.got}")
 
     def state(self, columns: tuple[str, ...], row: int, names: Names) -> int:
         """The state in a row."""
@@ -90,10 +93,8 @@ def read_table(file: Path, text: str | None = None, wrong: list[XmenError] | Non
     try:
         header = next(reader, [])
         if header and all(decimal(name) == decimal(name) for name in header):
-            raise FileFormatError(
-                f"{file}, line 1: these are numbers, {delimiter.join(header)!r:.60}, and the first line has to "
-                "name the columns: put a line with their names above it"
-            )
+            advice = "the first line has to name the columns: put a line with their names above it"
+            raise FileFormatError(f"{file}, line 1: these are numbers, {delimiter.join(header)!r:.60}, and {advice}")
         for fields in reader:
             if not "".join(fields).strip():
                 continue
@@ -187,10 +188,7 @@ ACTION = ("action", "move")
 
 
 class RecordedDemos(list[Trajectory]):
-    """Trajectories, and what was written down beside them: `names[i]` and a dict `metadata[i]` for demonstration i.
-
-    Where states are missing in a table they are sightings.
-    """
+    """Trajectories (sightings where states are missing) with `names[i]`, and what stood beside in `metadata[i]`."""
 
     def __init__(
         self, demos: Iterable[Trajectory] = (), metadata: Iterable[dict[str, Any]] = (), names: Iterable[str] = ()
@@ -217,10 +215,8 @@ def from_table(table: Table, names: Names) -> RecordedDemos:
     """Demonstrations from a table with one row per position; all rows that cannot be read are refused at once."""
     demo, step, action = table.role(*DEMO), table.role(*STEP), table.role(*ACTION)
     if demo is None:
-        raise FileFormatError(
-            f"{table.header}: expected the header demo,step,state,action, or other names of these; expected a column "
-            f"{' or '.join(DEMO)}, got the columns {', '.join(table.columns) or '(none)'}"
-        )
+        expected = f"expected the header demo,step,state,action, or other names of these; expected a column {DEMO[0]}"
+        raise FileFormatError(f"{table.header}: {expected} or {' or '.join(DEMO[1:])}, {table.got}")
     state = table.state_columns(*STATE)
     others = [name for name in table.columns if name not in (demo, step, action, *state)]
     demos, seen, bad = RecordedDemos(), set[str](), list[XmenError]()
@@ -237,38 +233,32 @@ def from_table(table: Table, names: Names) -> RecordedDemos:
         fields = [*state, *([] if action is None else [action])]
         hidden = [all(is_missing(table.columns[column][row]) for column in fields) for row in rows]
         noted = not all(map(is_missing, taken)) and not any(hidden)  # what was seen in part is seen by its states
-        states, actions, read = list[Any](), list[int](), len(bad)
-        before: int | None = None
-
-        def note(row: int, error: XmenError, label: str = label) -> None:
-            bad.append(FileFormatError(f"{table.where(row)}, demonstration {label!r:.60}: {error}"))
-
+        states, actions, wrong = list[Any](), list[int](), list[tuple[int, XmenError]]()
+        steps = [None, *(None if step is None else whole(table.columns[step][row]) for row in rows)]
         for position, row in enumerate(rows):
             try:
-                if step is not None:
-                    number, last_one = whole(table.columns[step][row]), before
-                    before = number
-                    if number is None or last_one not in (None, number - 1):
-                        after = "nothing" if last_one is None else f"step {last_one}"
-                        raise TrajectoryError(f"step {table.columns[step][row]} follows {after}: they go 0, 1, 2, ...")
+                before, number = steps[position : position + 2]
+                if step is not None and (number is None or before not in (None, number - 1)):
+                    after = "nothing" if before is None else f"step {before}"
+                    raise TrajectoryError(f"step {table.columns[step][row]} follows {after}: they go 0, 1, 2, ...")
                 states.append(None if hidden[position] else table.state(state, row, names))
                 last = position == len(rows) - 1
                 if noted and last != is_missing(taken[position]):
-                    raise TrajectoryError(
-                        f"its last row has the action {taken[-1]!r:.60}; the last row holds the last state, without one"
-                        if last
-                        else f"position {position} has no action, and is not its last"
-                    )
+                    early = f"position {position} has no action, and is not its last"
+                    late = f"its last row has the action {taken[-1]!r:.60}; it holds the last state, without one"
+                    raise TrajectoryError(late if last else early)
                 if noted and not last:
                     actions.append(names.action(taken[position]))
             except XmenError as error:
-                note(row, error)
+                wrong.append((row, error))
         try:
-            if len(bad) == read:
+            if not wrong:
                 found: Any = Sighting(states) if any(hidden) else names.along(states, actions if noted else None)
                 demos.add(found, columns_beside(table, others, rows), label)
         except XmenError as error:
-            note(rows[0], error)
+            wrong.append((rows[0], error))
+        place = f"demonstration {label!r:.60}"
+        bad += [FileFormatError(f"{table.where(row)}, {place}: {error}") for row, error in wrong]
     refuse_rows(bad)
     return demos
 
@@ -309,11 +299,9 @@ def _from_record(entry: Any, names: Names) -> tuple[Trajectory, dict[str, Any]]:
         found = {"id": getattr(entry, "id", None), "rewards": getattr(entry, "rewards", None)}
         beside = {key: value for key, value in found.items() if value is not None}
         if states is None or actions is None or isinstance(states, Mapping):
-            raise TrajectoryError(
-                f"got {type(entry).__name__} {entry!r:.60}: expected a Trajectory, an object with states and actions, "
-                "or something with obs and acts (imitation) or observations and actions (Minari) that are states and "
-                "actions of the world"
-            )
+            known = "obs and acts (imitation) or observations and actions (Minari) that are states and actions"
+            expected = f"a Trajectory, an object with states and actions, or something with {known} of the world"
+            raise TrajectoryError(f"got {type(entry).__name__} {entry!r:.60}: expected {expected}")
     taken = None if actions is None else [names.action(value) for value in actions]
     return names.along([names.state(value) for value in states], taken), beside
 
@@ -408,10 +396,9 @@ def _only_action(state: int, successor: int, world: Transitions | None) -> int:
     action = world.action_between(state, successor, 0)
     outcomes = np.count_nonzero((world.source == state) & (world.action == action))
     if outcomes > 1:
-        raise WorldError(
-            f"costs of edges need moves with one outcome, and {world.describe_action(action)} in "
-            f"{world.describe_state(state)} has {outcomes}: give the cost of the action"
-        )
+        move = f"{world.describe_action(action)} in {world.describe_state(state)}"
+        needed = "costs of edges need moves with one outcome"
+        raise WorldError(f"{needed}, and {move} has {outcomes}: give the cost of the action")
     return action
 
 
@@ -435,10 +422,8 @@ def _array(file: Path, entries: dict[tuple[int, ...], int], world: Transitions |
     if world is not None:
         shape = (world.n_states, world.n_actions)[: places.shape[1]]
     elif len(entries) < math.prod(shape):
-        raise FileFormatError(
-            f"{file}: costs for {len(entries)} of {math.prod(shape)} places: name the world too, as in "
-            f"total({file.name!r}, world), so that the others can be 0"
-        )
+        advice = f"name the world too, as in total({file.name!r}, world), so that the others can be 0"
+        raise FileFormatError(f"{file}: costs for {len(entries)} of {math.prod(shape)} places: {advice}")
     costs = np.zeros(shape, dtype=np.int64)
     costs[tuple(places.T)] = list(entries.values())
     return costs

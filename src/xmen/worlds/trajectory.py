@@ -48,10 +48,8 @@ class Trajectory:
         _set_states(self, _indices(states, "state"))
         _set_actions(self, _indices(actions, "action"))
         if len(self.states) != len(self.actions) + 1:
-            raise TrajectoryError(
-                "a trajectory has one state more than actions (the last state has no action): "
-                f"got {len(self.states)} states and {len(self.actions)} actions"
-            )
+            rule = "a trajectory has one state more than actions (the last state has no action)"
+            raise TrajectoryError(f"{rule}: got {len(self.states)} states and {len(self.actions)} actions")
 
     @classmethod
     def _trusted(cls, states: tuple[int, ...], actions: tuple[int, ...]) -> "Trajectory":

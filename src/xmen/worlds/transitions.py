@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from xmen.errors import MEMORY, TrajectoryError, WorldError
+from xmen.errors import MEMORY, TrajectoryError, WorldError, with_type
 from xmen.options import as_int, require_whole
 from xmen.worlds.names import some, unknown, whole
 from xmen.worlds.trajectory import Trajectory
@@ -38,7 +38,7 @@ def read_start(start: Any, n_states: int) -> NDArray[np.float64]:
         given = np.array(None)
     if given.ndim != 1 or len(given) != n_states or given.dtype.kind not in "iuf":
         plain = given.ndim == 1 and (not given.size or given.dtype.kind in "iuf")
-        shown = f"a vector of length {len(given)}" if plain else _shown(start)
+        shown = f"a vector of length {len(given)}" if plain else with_type(start)
         expected = f"start must be one state (an integer) or a probability vector of length {n_states}"
         raise WorldError(f"{expected}, got {shown}")
     vector = given.astype(np.float64)
@@ -61,11 +61,11 @@ def read_terminal(terminal: Any, n_states: int) -> NDArray[np.bool_]:
     mask = np.zeros(n_states, dtype=np.bool_)
     single = as_int(terminal)
     if single is None and (isinstance(terminal, str | bytes | dict) or not isinstance(terminal, Iterable)):
-        raise WorldError(f"terminal must be states (integers), got {_shown(terminal)}")
+        raise WorldError(f"terminal must be states (integers), got {with_type(terminal)}")
     for value in terminal if single is None else (single,):
         state = as_int(value)
         if state is None:
-            raise WorldError(f"terminal must be states (integers), got {_shown(value)} among them")
+            raise WorldError(f"terminal must be states (integers), got {with_type(value)} among them")
         _in_range(state, n_states, "terminal state")
         mask[state] = True
     return mask
@@ -74,10 +74,6 @@ def read_terminal(terminal: Any, n_states: int) -> NDArray[np.bool_]:
 def _in_range(state: int, n_states: int, what: str) -> None:
     if not 0 <= state < n_states:
         raise WorldError(unknown(what, state, n_states))
-
-
-def _shown(value: Any) -> str:
-    return f"{type(value).__name__} {value!r:.60}"
 
 
 # ---- From rows as users write them to the sorted, merged, exact columns that engines read
@@ -123,10 +119,9 @@ def _rows_of_dense(table: NDArray[Any], n_states: int, n_actions: int) -> NDArra
         expected = f"{by_state} by state, action and next state, or {by_action} by action, state and next state"
         raise WorldError(f"transitions have shape {table.shape}; expected rows {FIELDS}, or a table {expected}")
     if n_states == n_actions:
-        raise WorldError(
-            f"transitions of shape {table.shape} may be by state, action and next state, or by action, state and next "
-            "state: give rows, np.array([(s, a, t, p[s, a, t]) for s, a, t in np.argwhere(p)])"
-        )
+        either = "may be by state, action and next state, or by action, state and next state"
+        advice = "give rows, np.array([(s, a, t, p[s, a, t]) for s, a, t in np.argwhere(p)])"
+        raise WorldError(f"transitions of shape {table.shape} {either}: {advice}")
     places, order = np.argwhere(table), (0, 1, 2) if table.shape == by_state else (1, 0, 2)
     return np.column_stack([places[:, order], table[tuple(places.T)]])
 
@@ -173,7 +168,7 @@ def normalise(
 def _as_table(transitions: Any) -> NDArray[np.float64]:
     """Anything made of rows as a float array of shape (n, 4)."""
     if isinstance(transitions, str | bytes | dict) or not isinstance(transitions, Iterable):
-        raise WorldError(f"transitions must be rows {FIELDS}, got {_shown(transitions)}")
+        raise WorldError(f"transitions must be rows {FIELDS}, got {with_type(transitions)}")
     rows: Any = transitions if isinstance(transitions, np.ndarray) else list(transitions)
     if not len(rows):
         return np.empty((0, 4))
@@ -195,7 +190,7 @@ def _as_table(transitions: Any) -> NDArray[np.float64]:
                     raise TypeError
                 table[index, column] = float(field)
             except (TypeError, ValueError, OverflowError):
-                message = f"transition row {index}: {_NAMES[column]} must be a number, got {_shown(field)}"
+                message = f"transition row {index}: {_NAMES[column]} must be a number, got {with_type(field)}"
                 raise WorldError(message) from None
     return table
 
@@ -240,10 +235,8 @@ class Transitions:
         self._freeze()
 
     def __repr__(self) -> str:
-        return (
-            f"{type(self).__name__}(n_states={self.n_states}, n_actions={self.n_actions}, "
-            f"{len(self.source)} transitions, horizon={self.horizon})"
-        )
+        sizes = f"n_states={self.n_states}, n_actions={self.n_actions}, {len(self.source)} transitions"
+        return f"{type(self).__name__}({sizes}, horizon={self.horizon})"
 
     def _freeze(self) -> None:
         for value in vars(self).values():
@@ -310,10 +303,7 @@ class Transitions:
         return number
 
     def find_transitions(self, states: ArrayLike, actions: ArrayLike, next_states: ArrayLike) -> NDArray[np.int64]:
-        """Index of each (state, action, next_state) into the transition columns, -1 where there is none.
-
-        The three arrays have one shape, which the answer has too. O(log E) each.
-        """
+        """Index of each (state, action, next_state), arrays of one shape, in the columns; -1 for none. O(log E)."""
         state, action, target = (np.asarray(x, dtype=np.int64) for x in (states, actions, next_states))
         ranges = ((state, self.n_states), (action, self.n_actions), (target, self.n_states))
         known = np.logical_and.reduce([(number >= 0) & (number < size) for number, size in ranges])
@@ -342,11 +332,9 @@ class Transitions:
             return fitting[0]
         ends = f"from {self.describe_state(state)} to {self.describe_state(successor)}"
         if fitting:
-            raise TrajectoryError(
-                f"position {position}: {len(fitting)} {word}s lead {ends} "
-                f"({some(map(self.describe_action, fitting))}), expected exactly one: write down which one was taken, "
-                "as xm.Trajectory(states, actions) does"
-            )
+            found = f"{len(fitting)} {word}s lead {ends} ({some(map(self.describe_action, fitting))})"
+            advice = "write down which one was taken, as xm.Trajectory(states, actions) does"
+            raise TrajectoryError(f"position {position}: {found}, expected exactly one: {advice}")
         reached = some(map(self.describe_state, sorted({after for _, after in steps})))
         rest = f"; from there one gets to {reached}" if steps else "; nothing leads on from there"
         raise TrajectoryError(f"position {position}: no {word} leads {ends}, expected exactly one{rest}")

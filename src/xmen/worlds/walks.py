@@ -74,9 +74,8 @@ class EdgeWeights:
 
     def negated(self) -> EdgeWeights:
         """The opposite sign: what is best under these is worst under the others."""
-        return replace(
-            self, log_dynamics=-self.log_dynamics, reward=-self.reward, log_start=-self.log_start, rules=-self.rules
-        )
+        names = ("log_dynamics", "reward", "log_start", "rules")
+        return replace(self, **{name: -getattr(self, name) for name in names})
 
     def at(self, t: int) -> Floats:
         """The log-weight of each edge as action number t, shape (E,)."""
@@ -91,10 +90,7 @@ Index: TypeAlias = NDArray[np.signedinteger[Any]]
 
 @dataclass(frozen=True)
 class Walks:
-    """n trajectories of one world: where each starts, and the edges that all of them take, one after the other.
-
-    Trajectory i takes edges[offsets[i] : offsets[i + 1]].
-    """
+    """n trajectories of one world: where each starts, and the edges that it takes, offsets[i] to offsets[i + 1]."""
 
     world: MDP
     starts: Index  # (n,)
