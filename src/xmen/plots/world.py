@@ -48,10 +48,7 @@ def axes(ax: Axes | None, width: float, height: float) -> Axes:
 
 
 def canvas(grid: GridWorld, ax: Axes | None, *, outlined: bool = False) -> Axes:
-    """The Axes to draw on, with the grid on it; a new figure when there is none.
-
-    `outlined` draws start and goal as white symbols with a black rim, which stay visible on colours.
-    """
+    """The Axes with the grid on it, new for None; `outlined`: start and goal are white, to be seen on colours."""
     inches = min(0.5, 6.5 / max(grid.width, grid.height))  # of a cell
     ax = axes(ax, max(3.0, grid.width * inches) + 1.8, max(1.8, grid.height * inches) + 0.6)
     if is_drawn(ax):

@@ -146,10 +146,8 @@ def spell_event(name: str, event: Event, world: MDP) -> Any:
     try:
         parse_event(text, world=world)
     except ConstraintSyntaxError:
-        raise ConstraintError(
-            f"the event {name!r} cannot be written to a file: `{text:.60}` holds a function. "
-            "Spell it with at(...) and doing(...)."
-        ) from None
+        why = f"`{text:.60}` holds a function. Spell it with at(...) and doing(...)"
+        raise ConstraintError(f"the event {name!r} cannot be written to a file: {why}.") from None
     return text
 
 

@@ -139,16 +139,14 @@ class _Reader:
                 value = self.part(part, read, tables[f"{part}s"], name, world, events, name=name)
                 found.update({} if value is None else {name: value})
         spelled: dict[str, Mapping[str, Any]] = {}
-        rules = [
-            self.part("rule", _read_rule, table, world, {**events, **costs}, spelled, index=index)
-            for index, table in enumerate(rule_tables)
-        ]
+        rules: dict[str, Constraint] = {}
+        for index, table in enumerate(rule_tables):
+            rule = self.part("rule", _read_rule, table, world, {**events, **costs}, spelled, index=index)
+            rules.update({} if rule is None else {str(rule.name): rule})
         reward, features = self.part("reward", parts.read_reward, tables["reward"], world, events) or (None, ())
-        spelling = Spelling(
-            dict(tables["events"].values), spelled, features, graph, tables["studio"].values, document.file.parent
-        )
-        kept = {str(rule.name): rule for rule in rules if rule is not None}
-        return Problem(world, events, kept, reward, settings, spelling, costs=costs, **files)
+        words, shown = dict(tables["events"].values), tables["studio"].values
+        spelling = Spelling(words, spelled, features, graph, shown, document.file.parent)
+        return Problem(world, events, rules, reward, settings, spelling, costs=costs, **files)
 
 
 def _require_format(document: TomlTable) -> None:
@@ -280,7 +278,7 @@ class Problem:
     def plan(self, also: Constraint | Iterable[Constraint] | None = None, **changes: Any) -> Policy:
         """The policy for this problem under its settings, some of them changed, and under extra rules."""
         names = ("validity", "discount", "seed", "max_nodes", "device")
-        chosen = {**{name: getattr(self.settings, name) for name in names}, **changes}
+        chosen = {name: getattr(self.settings, name) for name in names} | changes
         with self.speaking():
             return plan(self.world, conjunction([*self.rules.values(), as_constraint(also)]), self.reward, **chosen)
 
@@ -308,12 +306,11 @@ class Problem:
     def read_seen(self, file: Path) -> RecordedDemos:
         """The demonstrations in a file, under the noise of this problem."""
         demos = read_demos(file, self.world)
-        if self.settings.noise:
-            noise, seen = confusion(self.settings.noise), list[Any]()
-            for demo in demos:
-                seen.append(Sighting(demo.seen if isinstance(demo, Sighting) else demo.states, noise=noise))
-            return RecordedDemos(seen, demos.metadata, demos.names)
-        return demos
+        if not self.settings.noise:
+            return demos
+        entries = (demo.seen if isinstance(demo, Sighting) else demo.states for demo in demos)
+        seen: list[Any] = [Sighting(one, noise=confusion(self.settings.noise)) for one in entries]
+        return RecordedDemos(seen, demos.metadata, demos.names)
 
     @property
     def features(self) -> Floats | None:
@@ -468,10 +465,9 @@ def _spell_rule(problem: Problem, name: str, rule: Constraint, target: Path) -> 
                 return text
         except ConstraintError:
             continue
-    raise ConstraintError(
-        f"the rule {name!r} cannot be written to a file: it holds a function (`when` or `monitor`), which has no "
-        "text form. Spell it with the other constraints, or keep this problem in Python."
-    )
+    why = "it holds a function (`when` or `monitor`), which has no text form"
+    advice = "Spell it with the other constraints, or keep this problem in Python"
+    raise ConstraintError(f"the rule {name!r} cannot be written to a file: {why}. {advice}.")
 
 
 # ---- Adding rules to a problem file, whose own words, order and comments stay as they are

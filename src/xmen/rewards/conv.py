@@ -124,10 +124,8 @@ class ConvReward(NeuralReward):
             raise RewardError(f"ConvReward needs a GridWorld; got {type(grid).__name__}. NeuralReward takes any world.")
         given = real_array(as_floats(maps) if isinstance(maps, torch.Tensor) else maps, "maps")
         if given.ndim != 3 or given.shape[1:] != (grid.height, grid.width):
-            raise RewardError(
-                f"maps of a grid of width {grid.width} and height {grid.height} have shape "
-                f"(C, {grid.height}, {grid.width}); got shape {given.shape}."
-            )
+            wanted = f"of width {grid.width} and height {grid.height} have shape (C, {grid.height}, {grid.width})"
+            raise RewardError(f"maps of a grid {wanted}; got shape {given.shape}.")
         self.grid, self.n_states, self.n_actions = grid, grid.n_states, grid.n_actions
         is_open = np.ones((1, grid.height, grid.width))
         for x, y in grid.walls:
@@ -141,20 +139,7 @@ class ConvReward(NeuralReward):
         self.table()
 
     def on(self, grid: GridWorld, maps: ArrayLike | torch.Tensor) -> ConvReward:
-        """The reward of the network, shared and not copied, on another grid.
-
-        Parameters
-        ----------
-        grid
-            A grid of any size.
-        maps
-            As many maps as before, of the new size.
-
-        Returns
-        -------
-        ConvReward
-            A reward for the other grid.
-        """
+        """The reward of the network, shared and not copied, on a grid of any size, with as many maps of that size."""
         return ConvReward(grid, maps, module=self.module, device=self.device)
 
     def _arrange(self, output: Any) -> torch.Tensor:

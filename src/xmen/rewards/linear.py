@@ -15,6 +15,7 @@ from xmen.worlds.transitions import Transitions
 Floats: TypeAlias = NDArray[np.float64]
 
 LARGEST_RETURN = 1e10  # sums of rewards above this leave fewer than six digits for their differences
+WRITE_A_RULE = "To forbid something write a constraint, such as never(at(state) & doing(action))."
 
 
 @runtime_checkable
@@ -51,23 +52,16 @@ class LinearReward:
         self.features = real_array(features, "features")
         self.weights = real_array(weights, "weights")
         if self.features.ndim != 3 or self.weights.shape != self.features.shape[2:]:
-            raise RewardError(
-                "LinearReward needs features of shape (n_states, n_actions, d) and weights of shape (d,); "
-                f"got features of shape {self.features.shape} and weights of shape {self.weights.shape}."
-            )
+            needed = "features of shape (n_states, n_actions, d) and weights of shape (d,)"
+            got = f"features of shape {self.features.shape} and weights of shape {self.weights.shape}"
+            raise RewardError(f"LinearReward needs {needed}; got {got}.")
 
     @property
     def _shape(self) -> tuple[int, ...]:
         return self.features.shape[:2]
 
     def table(self) -> Floats:
-        """The reward of every state and action.
-
-        Returns
-        -------
-        NDArray
-            Shape (n_states, n_actions).
-        """
+        """The reward of every state and action, shape (n_states, n_actions)."""
         return self.features @ self.weights
 
     def __repr__(self) -> str:
@@ -82,21 +76,22 @@ def reward_table(reward: Reward | ArrayLike | None, world: MDP) -> Floats:
         return np.zeros(shape)
     table = _numbers(reward.table() if isinstance(reward, Reward) else reward, "the reward")
     if table.shape != shape:
-        raise RewardError(
-            f"the reward has shape {table.shape}, but the world has {world.n_states} states and "
-            f"{world.n_actions} actions: give an array of shape {shape}, or LinearReward(features, weights)."
-            + (f" For one per state: np.tile(reward, ({world.n_actions}, 1)).T." if table.shape == shape[:1] else "")
-        )
+        hint = f" For one per state: np.tile(reward, ({world.n_actions}, 1)).T." if table.shape == shape[:1] else ""
+        advice = f"give an array of shape {shape}, or LinearReward(features, weights).{hint}"
+        raise RewardError(f"the reward has shape {table.shape}, but {_sizes(world)}: {advice}")
     longest = world.n_states if world.unbounded else max(world.max_length, 1)
     largest = float(np.abs(table).max(initial=0.0)) * longest
     if not largest <= LARGEST_RETURN:  # nor is nan
         real_array(table, "the reward")
-        raise RewardError(
-            f"rewards of up to {largest / longest:g} over {longest} actions add up to {largest:g}: beyond "
-            f"{LARGEST_RETURN:g} a double can no longer tell trajectories apart. Scale the rewards down, or take out "
-            "what all actions have in common."
-        )
+        many = f"rewards of up to {largest / longest:g} over {longest} actions add up to {largest:g}"
+        why = f"beyond {LARGEST_RETURN:g} a double can no longer tell trajectories apart"
+        advice = "Scale the rewards down, or take out what all actions have in common"
+        raise RewardError(f"{many}: {why}. {advice}.")
     return table
+
+
+def _sizes(world: Transitions) -> str:
+    return f"the world has {world.n_states} states and {world.n_actions} actions"
 
 
 def real_array(values: ArrayLike, what: str) -> Floats:
@@ -104,10 +99,7 @@ def real_array(values: ArrayLike, what: str) -> Floats:
     array = _numbers(values, what)
     if not np.isfinite(array).all():
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-        raise RewardError(
-            f"{what} must be finite, but is {array[where]} at {where}. To forbid something write a constraint, "
-            "such as never(at(state) & doing(action))."
-        )
+        raise RewardError(f"{what} must be finite, but is {array[where]} at {where}. {WRITE_A_RULE}")
     return array
 
 
@@ -251,17 +243,14 @@ def read_features(features: Any, world: Transitions) -> Features:
     if features is None:
         return StateFeatures(world)
     if isinstance(features, Mapping):
-        raise RewardError(
-            "features are one array: of features by name make np.stack([...], axis=2) of their tables (n_states, "
-            "n_actions), and give the names to summary(names=[...])."
-        )
+        advice = "of features by name make np.stack([...], axis=2) of their tables (n_states, n_actions)"
+        raise RewardError(f"features are one array: {advice}, and give the names to summary(names=[...]).")
     found = _read_sparse(features, world) if issparse(features) else _read_dense(features, world)
     smallest = int(np.argmin(found.scale))
     if found.scale[smallest] < SMALLEST:
-        raise RewardError(
-            f"feature {smallest} is at most {found.scale[smallest]:.2g} anywhere, too small to be learned from: its "
-            f"weight would have to be that large. Give features of size 1 or so, and {SMALLEST:g} or more."
-        )
+        small = f"feature {smallest} is at most {found.scale[smallest]:.2g} anywhere, too small to be learned from"
+        advice = f"Give features of size 1 or so, and {SMALLEST:g} or more"
+        raise RewardError(f"{small}: its weight would have to be that large. {advice}.")
     return found
 
 
@@ -275,29 +264,21 @@ def _read_dense(features: Any, world: Transitions) -> Features:
         hint = f" If they are of one feature write features[:, :, None], if of states {of_states}."
     elif array.ndim == 2 and array.shape[0] == world.n_states and array.shape[1]:
         return DenseFeatures(np.repeat(array[:, None, :], world.n_actions, axis=1))
-    raise RewardError(
-        f"features have shape {array.shape}, but the world has {world.n_states} states and {world.n_actions} "
-        f"actions: give an array of shape ({world.n_states}, {world.n_actions}, d) with d of 1 or more, or of states "
-        f"({world.n_states}, d).{hint}"
-    )
+    wanted = f"({world.n_states}, {world.n_actions}, d) with d of 1 or more, or of states ({world.n_states}, d)"
+    raise RewardError(f"features have shape {array.shape}, but {_sizes(world)}: give an array of shape {wanted}.{hint}")
 
 
 def _read_sparse(features: Any, world: Transitions) -> Features:
     rows = world.n_states * world.n_actions
     if features.ndim != 2 or features.shape[0] != rows or not features.shape[1]:
-        raise RewardError(
-            f"sparse features have shape {features.shape}, but the world has {world.n_states} states and "
-            f"{world.n_actions} actions: give a matrix of shape ({rows}, d), row s * {world.n_actions} + a, with d "
-            "of 1 or more."
-        )
+        wanted = f"a matrix of shape ({rows}, d), row s * {world.n_actions} + a, with d of 1 or more"
+        raise RewardError(f"sparse features have shape {features.shape}, but {_sizes(world)}: give {wanted}.")
     matrix = csr_matrix(features, dtype=np.float64)
     wrong = np.flatnonzero(~np.isfinite(matrix.data))
     if len(wrong):
         row = int(np.searchsorted(matrix.indptr, wrong[0], side="right")) - 1
         state, action = divmod(row, world.n_actions)
-        raise RewardError(
-            f"features must be finite, but feature {matrix.indices[wrong[0]]} is {matrix.data[wrong[0]]} for "
-            f"{world.describe_action(action)} in {world.describe_state(state)} (row {row}). To forbid something write "
-            "a constraint, such as never(at(state) & doing(action))."
-        )
+        place = f"{world.describe_action(action)} in {world.describe_state(state)} (row {row})"
+        found = f"feature {matrix.indices[wrong[0]]} is {matrix.data[wrong[0]]} for {place}"
+        raise RewardError(f"features must be finite, but {found}. {WRITE_A_RULE}")
     return Features(matrix, world.n_states, world.n_actions)

@@ -67,17 +67,13 @@ class NeuralReward:
         self._hold(module, inputs, device)
         shape = tuple(self.inputs.shape)
         if len(shape) not in (2, 3):
-            raise RewardError(
-                "NeuralReward needs inputs of shape (n_states, n_actions, d), or (n_states, d) for a reward of the "
-                f"state alone; got shape {shape}."
-            )
+            needed = "inputs of shape (n_states, n_actions, d), or (n_states, d) for a reward of the state alone"
+            raise RewardError(f"NeuralReward needs {needed}; got shape {shape}.")
         if len(shape) == 3 and n_actions is not None and n_actions != shape[1]:
             raise RewardError(f"n_actions = {n_actions}, but the inputs of shape {shape} are for {shape[1]} actions.")
         if len(shape) == 2 and n_actions is None:
-            raise RewardError(
-                f"inputs of shape {shape} do not say how many actions there are: give n_actions=, "
-                "or inputs of shape (n_states, n_actions, d)."
-            )
+            advice = "give n_actions=, or inputs of shape (n_states, n_actions, d)"
+            raise RewardError(f"inputs of shape {shape} do not say how many actions there are: {advice}.")
         self.n_states = shape[0]
         self.n_actions = shape[1] if n_actions is None else int(n_actions)
         self.table()  # what does not fit is said here, where it was chosen
@@ -99,34 +95,22 @@ class NeuralReward:
         self.inputs = torch.as_tensor(held, dtype=dtype, device=self.device)
 
     def table(self) -> Floats:
-        """The reward of every state and action.
-
-        Returns
-        -------
-        NDArray
-            Shape (n_states, n_actions).
-        """
+        """The reward of every state and action, shape (n_states, n_actions)."""
         with torch.no_grad():
             return as_floats(self.forward())
 
     def forward(self) -> torch.Tensor:
-        """The table as a tensor that remembers how it was made, for torch to differentiate.
-
-        Returns
-        -------
-        torch.Tensor
-            Shape (n_states, n_actions).
-        """
+        """The table as a tensor (n_states, n_actions) that remembers how it was made, for torch to differentiate."""
         with repeatable(self.device):
             table = self._arrange(self._read(self.module))
         wrong = ~torch.isfinite(table.detach())
         if wrong.any():
             state, action = (int(i) for i in torch.nonzero(wrong)[0])
-            raise RewardError(
-                f"the network {self._name} gives {float(table[state, action])} for state {state} and action {action} "
-                f"({int(wrong.sum())} of {table.numel()} rewards are not finite). Its parameters have grown too large "
-                "or its layers cannot take these inputs: lower the learning rate, or scale the inputs."
-            )
+            found = f"{float(table[state, action])} for state {state} and action {action}"
+            many = f"{int(wrong.sum())} of {table.numel()} rewards are not finite"
+            why = "Its parameters have grown too large or its layers cannot take these inputs"
+            advice = "lower the learning rate, or scale the inputs"
+            raise RewardError(f"the network {self._name} gives {found} ({many}). {why}: {advice}.")
         # Only now: a network that has gone wrong says so even where nobody can act.
         return table if self._available is None else torch.where(self._available, table, torch.zeros_like(table))
 
@@ -135,9 +119,8 @@ class NeuralReward:
         try:
             return module.eval()(self.inputs)
         except (RuntimeError, IndexError, TypeError, ValueError) as error:
-            raise RewardError(
-                f"the network {type(module).__name__} cannot read inputs of shape {tuple(self.inputs.shape)}: {error}"
-            ) from error
+            what = f"inputs of shape {tuple(self.inputs.shape)}"
+            raise RewardError(f"the network {type(module).__name__} cannot read {what}: {error}") from error
 
     def backward(self, difference: ArrayLike) -> None:
         """Add dL/dw to the gradient of every parameter w, given dL/dr = model's visits - demonstrations' visits.
@@ -157,10 +140,8 @@ class NeuralReward:
         """
         given = real_array(difference, "visits_model - visits_demo")
         if given.shape != (self.n_states, self.n_actions):
-            raise RewardError(
-                f"backward takes visits_model - visits_demo of shape {(self.n_states, self.n_actions)} "
-                f"(n_states, n_actions); got shape {given.shape}."
-            )
+            wanted = f"shape {(self.n_states, self.n_actions)} (n_states, n_actions)"
+            raise RewardError(f"backward takes visits_model - visits_demo of {wanted}; got shape {given.shape}.")
         with torch.enable_grad():
             table = self.forward()
         self.differentiate(table, torch.as_tensor(given))
@@ -189,10 +170,8 @@ class NeuralReward:
         try:
             return copy.deepcopy(self, {id(part): part for part in (getattr(self, name) for name in self._shared)})
         except (RuntimeError, TypeError) as error:
-            raise RewardError(
-                f"the network {self._name} cannot be copied: {error}. Copying keeps yours as it is; fit_neural trains "
-                "it in place."
-            ) from error
+            why = "Copying keeps yours as it is; fit_neural trains it in place"
+            raise RewardError(f"the network {self._name} cannot be copied: {error}. {why}.") from error
 
     def structure(self) -> dict[str, Any]:
         """What the reward is made of, without the numbers in its network: equal for rewards that can trade these."""
@@ -215,10 +194,8 @@ class NeuralReward:
 
     def _misfit(self, output: Any, *wanted: object) -> RewardError:
         got = f"shape {tuple(output.shape)}" if isinstance(output, torch.Tensor) else f"a {type(output).__name__}"
-        return RewardError(
-            f"the network {self._name} turns inputs of shape {tuple(self.inputs.shape)} into {got}; "
-            f"wanted {' or '.join(map(str, wanted))}."
-        )
+        turns = f"turns inputs of shape {tuple(self.inputs.shape)} into {got}"
+        return RewardError(f"the network {self._name} {turns}; wanted {' or '.join(map(str, wanted))}.")
 
     def __repr__(self) -> str:
         network = f"{self._name} with {sum(p.numel() for p in self.module.parameters()):,} parameters"
@@ -266,13 +243,7 @@ class FeatureReward(NeuralReward):
         return as_floats(self.head.weight[0])
 
     def features(self) -> Floats:
-        """The learned features f(s, a).
-
-        Returns
-        -------
-        NDArray
-            Shape (n_states, n_actions, k).
-        """
+        """The learned features f(s, a), shape (n_states, n_actions, k)."""
         with torch.no_grad():
             features = as_floats(self._read(self.body))
         if features.ndim == 2:
@@ -280,11 +251,5 @@ class FeatureReward(NeuralReward):
         return features
 
     def linear(self) -> LinearReward:
-        """What was learned, as a LinearReward over the learned features.
-
-        Returns
-        -------
-        LinearReward
-            The same reward, without a network.
-        """
+        """The same reward without a network: a LinearReward over the learned features."""
         return LinearReward(self.features(), self.weights)

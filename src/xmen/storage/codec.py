@@ -89,10 +89,8 @@ def read_sealed(data: bytes, file: Path, kind: str, whole: bool = True) -> tuple
         versions = document.get("versions")
         by = versions.get("xmen", "?") if isinstance(versions, dict) else "?"
         advice = "upgrade xmen" if isinstance(found, int) and found > FORMAT_VERSION else "make it again"
-        raise StorageError(
-            f"{file} has format version {found!r:.60}, written by xmen {by!s:.60}; this xmen reads version "
-            f"{FORMAT_VERSION}: {advice}."
-        )
+        there = f"format version {found!r:.60}, written by xmen {by!s:.60}"
+        raise StorageError(f"{file} has {there}; this xmen reads version {FORMAT_VERSION}: {advice}.")
     if whole and seal(data) != data:
         raise StorageError(f"{file} is damaged, or was changed by hand: its checksum is not that of its content.")
     return document, arrays
@@ -147,10 +145,9 @@ def decode_reward(decoder: Decoder, fields: dict[str, Any]) -> NeuralReward:
     require_torch("a model with a neural reward")
     given, decoder.module_taken = decoder.module, True
     if given is None and fields["layers"] is None:
-        raise StorageError(
-            "the model has a network of your own, whose numbers are saved and whose code is not. Make the same network "
-            f"again and call xm.load(path, module=network). It was {fields['network']}"
-        )
+        own = "the model has a network of your own, whose numbers are saved and whose code is not"
+        advice = "Make the same network again and call xm.load(path, module=network)"
+        raise StorageError(f"{own}. {advice}. It was {fields['network']}")
     state = decoder.decode_all(fields["state"])
     inputs = torch.as_tensor(np.array(decoder.decode(fields["inputs"])))
     kind, frozen = NEURAL_KINDS[fields["kind"]], set(fields["frozen"])
@@ -166,9 +163,8 @@ def decode_reward(decoder: Decoder, fields: dict[str, Any]) -> NeuralReward:
     except RewardError as error:
         if given is None:
             raise
-        raise StorageError(
-            f"module={type(given).__name__} is not the network of this model: {error}\nIt was {fields['network']}"
-        ) from None
+        other = f"module={type(given).__name__} is not the network of this model"
+        raise StorageError(f"{other}: {error}\nIt was {fields['network']}") from None
     except (IndexError, RuntimeError) as error:
         raise ValueError(f"no {fields['kind']}: {error}") from None
     parameters = dict(reward.module.named_parameters())
@@ -214,9 +210,8 @@ def _text(value: Constraint | Event) -> Mapping[str, Any]:
     try:
         again = str(parse(text))
     except ConstraintError as error:
-        raise ValueError(
-            f"it has no text form: {error}\nBuild it from events and constraints other than when(...) and monitor(...)."
-        ) from None
+        advice = "Build it from events and constraints other than when(...) and monitor(...)"
+        raise ValueError(f"it has no text form: {error}\n{advice}.") from None
     if again != text:
         raise ValueError(f"its text `{text}` does not read back as the same.")
     return {"text": text}
@@ -343,12 +338,12 @@ class Encoder:
                 return {"is": "problem", "part": part}
         if isinstance(value, np.ndarray):
             return {"is": "array", "key": self._key(value, name)}
-        if isinstance(value, Mapping) and value and all(isinstance(key, int | np.integer) for key in value):
+        if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+            return {"is": "dict", "items": self.encode_all(value, name)}
+        if isinstance(value, Mapping) and all(isinstance(key, int | np.integer) for key in value):
             return {"is": "numbered", "items": [[int(key), self.encode(part, name)] for key, part in value.items()]}
         if isinstance(value, Mapping):
-            if not all(isinstance(key, str) for key in value):
-                raise StorageError(f"{name} is a dictionary with keys that are not text, which cannot be saved.")
-            return {"is": "dict", "items": self.encode_all(value, name)}
+            raise StorageError(f"{name} is a dictionary with keys that are not text, which cannot be saved.")
         if isinstance(value, NeuralReward):
             return {"is": "NeuralReward", **encode_reward(self, value, name)}
         if isinstance(value, np.random.Generator):
@@ -367,10 +362,9 @@ class Encoder:
                 return {"is": kind, **self.encode_all(stored, name)}
         if callable(value):  # left behind
             return {"is": "function", "name": getattr(value, "__qualname__", type(value).__name__)}
-        raise StorageError(
-            f"{name} is a {type(value).__name__}, which cannot be saved: models are arrays and plain settings. "
-            f"Set {name} to None before saving, and give it again after loading."
-        )
+        what = f"a {type(value).__name__}, which cannot be saved: models are arrays and plain settings"
+        advice = f"Set {name} to None before saving, and give it again after loading"
+        raise StorageError(f"{name} is {what}. {advice}.")
 
     def encode_all(self, values: Mapping[str, Any], name: str = "") -> dict[str, Any]:
         """Values as JSON by their keys; `name` is what the user calls all of them."""
@@ -396,10 +390,7 @@ def _same(value: Any, known: Any) -> bool:
 
 
 class Decoder:
-    """The inverse, given the arrays. Whatever does not fit raises KeyError, TypeError or ValueError.
-
-    `module` is the network of a neural reward whose code was not saved.
-    """
+    """The inverse; KeyError, TypeError or ValueError for what does not fit. `module`: a network without its code."""
 
     def __init__(self, arrays: Arrays, module: Any = None, parts: Mapping[str, Any] | None = None) -> None:
         self.arrays, self._parts = arrays, parts or {}

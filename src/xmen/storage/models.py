@@ -87,10 +87,7 @@ def write_model(
 
 
 def load_model(path: str | os.PathLike[str], module: Any, parts_of: Callable[[Path], Parts]) -> Any:
-    """The model that was saved at `path`, if its class has been imported: see `xmen.registry.load`.
-
-    `parts_of` reads the parts of the problem file that a model refers to.
-    """
+    """The model that was saved at `path`, of an imported class; `parts_of` reads the problem file that it refers to."""
     folder = as_path(path, "load(path)")
     if not folder.is_dir():
         what = "is a file, not a folder" if folder.exists() else "does not exist"
@@ -118,10 +115,7 @@ def load_model(path: str | os.PathLike[str], module: Any, parts_of: Callable[[Pa
 
 
 def make(name: str, settings: dict[str, Any], learned: dict[str, Any]) -> Any:
-    """The model of a class with these settings and learned values; those that no fit leaves behind are refused.
-
-    Otherwise they would fail later, or answer wrongly.
-    """
+    """The model of a class with these settings and learned values; refused where no fit leaves such values behind."""
     model = CLASSES[name](**settings)
     world, reward = settings.get("world"), learned.get("reward_")
     if isinstance(world, MDP | Network):
@@ -212,10 +206,9 @@ class Checkpoint:
     def save(self, state: RunState, history: list[Record]) -> None:
         """Replace the stored state."""
         encoder = Encoder()
-        parts = {  # a state inside a state is the list of its parts
-            name: list(vars(value).values()) if isinstance(value, RunState) else value
-            for name, value in vars(state).items()
-        }
+        parts = dict(vars(state))
+        for name in [name for name, value in parts.items() if isinstance(value, RunState)]:
+            parts[name] = list(vars(parts[name]).values())  # a state inside a state is the list of its parts
         document = {"format": CHECKPOINT_FORMAT, "identity": self.identity, "state_type": type(state).__name__}
         document |= {"state": encoder.encode_all(parts), **encoder.encode_all({"history": history})}
         try:
@@ -239,10 +232,9 @@ class Checkpoint:
 
     def misfit(self, error: Exception) -> StorageError:
         """The refusal of a stored state at which no run of this version was ever, with what to do."""
-        return StorageError(
-            f"{self.file} is damaged, or from another version of xmen ({type(error).__name__}: {error}): start the fit "
-            "anew, without resume; a model that was saved can be loaded and fitted on with warm_start=True."
-        )
+        fault = f"is damaged, or from another version of xmen ({type(error).__name__}: {error})"
+        saved = "a model that was saved can be loaded and fitted on with warm_start=True"
+        return StorageError(f"{self.file} {fault}: start the fit anew, without resume; {saved}.")
 
     def _require_ours(self) -> None:
         """Refuse to replace a file that is not a checkpoint, before any work is done."""
@@ -259,10 +251,9 @@ class Checkpoint:
         other = sorted(k for k in {*stored, *self.identity} if stored.get(k) != self.identity.get(k))
         if other or document.get("state_type") != state_type:
             planned = ", by which this method plans its steps," if other == ["max_iter"] else ""
-            raise StorageError(
-                f"{self.file} is a checkpoint of another run: {', '.join(other) or 'the method'}{planned} differ. "
-                "Resume with the same settings and demonstrations, start the fit anew, or choose another path."
-            )
+            differ = f"is a checkpoint of another run: {', '.join(other) or 'the method'}{planned} differ"
+            advice = "Resume with the same settings and demonstrations, start the fit anew, or choose another path"
+            raise StorageError(f"{self.file} {differ}. {advice}.")
 
 
 def read_checkpoint(file: Path, whole: bool = True) -> tuple[dict[str, Any], Arrays]:
