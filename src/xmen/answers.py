@@ -235,9 +235,8 @@ def check_demonstrations(problem: Problem, demos: list[Trajectory]) -> dict[str,
     suspects = np.array([i for i in range(len(demos)) if i not in seen], dtype=np.int64)
     # Compiled machines find the demonstrations that are not valid; the words for it are looked for one by one.
     with suppress(InvalidDemonstrationError):  # a state too large for any world
-        whole = [demos[i] for i in suspects.tolist()]
-        valid_ones = gather(problem.world, problem.constraint, whole, refuse_invalid=False).valid if whole else True
-        suspects = suspects[~np.asarray(valid_ones)] if whole else suspects
+        if whole := [demos[i] for i in suspects.tolist()]:
+            suspects = suspects[~gather(problem.world, problem.constraint, whole, refuse_invalid=False).valid]
     found = [one for index in suspects.tolist() for one in _violations(problem, index, names[index], demos[index])]
     found += [one for index, y in seen.items() for one in _unexplained(problem, index, names[index], y)]
     valid = len(demos) - len({violation["demonstration"] for violation in found})
@@ -260,18 +259,13 @@ def check_demonstrations(problem: Problem, demos: list[Trajectory]) -> dict[str,
 
 def _unexplained(problem: Problem, index: int, name: str, sighting: Sighting) -> list[dict[str, Any]]:
     """Why no valid trajectory explains what was seen; nothing where one does, or where it cannot be told."""
-    why: InfeasibleError | None = None
-    with suppress(EngineError):
-        d = problem.distribution()
-        try:
-            d.seen(sighting)
-        except InfeasibleError as error:
-            why = error
-    if why is None:
-        return []
-    rule = why.conflict[0] if why.conflict else None
-    position = why.position or 0
-    return [{"demonstration": index, "name": name, "constraint": rule, "position": position, "message": str(why)}]
+    try:
+        with suppress(EngineError):
+            problem.distribution().seen(sighting)
+    except InfeasibleError as why:
+        rule, position = next(iter(why.conflict), None), why.position or 0
+        return [{"demonstration": index, "name": name, "constraint": rule, "position": position, "message": str(why)}]
+    return []
 
 
 def _violations(problem: Problem, index: int, name: str, demo: Trajectory) -> list[dict[str, Any]]:

@@ -37,6 +37,17 @@ def test_check_counts_what_was_seen(folder, capsys):
     assert [one["demonstration"] for one in report["violations"]] == [1]
 
 
+def test_check_reports_rules_that_contradict_each_other_where_states_are_missing(folder, capsys):
+    from xmen.cli.check import run_check
+
+    key = xm.visit(GRID.at((0, 1)))
+    write_problem(Problem(GRID, {}, {"fetch": key, "leave it": ~key}), folder / "clash.toml")
+    assert run_check(folder / "clash.toml", folder / "seen.csv", None, True) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert (report["feasible"], sorted(report["conflict"])) == (False, ["fetch", "leave it"])
+    assert [one["demonstration"] for one in report["demonstrations"]["violations"]] == [1, 0]
+
+
 def test_fill_writes_completions_with_their_probabilities(folder, capsys):
     (folder / "one.csv").write_text(HIDDEN)
     run_fill(folder / "grid.toml", folder / "one.csv", 5, None, [], True)

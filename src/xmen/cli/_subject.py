@@ -35,6 +35,7 @@ from xmen.worlds import Network
 
 CHECKPOINT = "checkpoint.safetensors"
 LAST_STATE = "last_state.safetensors"
+RESUME = "The same xmen fit command with --resume goes on."
 
 
 def claim(folder: Path, path: Path, problem: Problem, kind: str, force: bool = False) -> Path:
@@ -158,24 +159,19 @@ def open_subject(path: Path, demos: Path | None = None) -> Subject:
     if not path.is_dir():
         return Subject(open_problem(path, demos))
     if not model_in(path)[0] and (path / CHECKPOINT).exists():
-        raise StorageError(
-            f"{path}: the fit in this folder is not finished. The same xmen fit command with --resume goes on."
-        )
+        raise StorageError(f"{path}: the fit in this folder is not finished. {RESUME}")
     model, problem = load_with_problem(path)
+    takes = "This command takes a problem file or a model's folder"
     if isinstance(model, Policy):
-        raise StorageError(
-            f"{path} is a policy, as xmen plan --out wrote it: it acts step by step, in Python by xm.load. This "
-            "command takes a problem file or a model's folder."
-        )
+        acts = "as xmen plan --out wrote it: it acts step by step, in Python by xm.load"
+        raise StorageError(f"{path} is a policy, {acts}. {takes}.")
     if isinstance(model, RuleInference):
-        found = "; ".join(model.texts_) or "none"
-        raise StorageError(
-            f"{path} holds rules that RuleInference found: {found}. It is for Python: xm.load reads it, and its model_ "
-            "samples. This command takes a problem file or a model's folder; xmen rules --write adds to the former."
-        )
+        found = f"{path} holds rules that RuleInference found: {'; '.join(model.texts_) or 'none'}"
+        reads = "It is for Python: xm.load reads it, and its model_ samples"
+        raise StorageError(f"{found}. {reads}. {takes}; xmen rules --write adds to the former.")
     if (path / CHECKPOINT).exists():
         before = f"the last fit in {path} is not finished: this is the model as it was saved before"
-        print_notes([f"{before}. The same xmen fit command with --resume goes on."])
+        print_notes([f"{before}. {RESUME}"])
     if problem is not None:
         return Subject(problem if demos is None else replace(problem, demonstrations=demos), model)
     if isinstance(model.world, Network):

@@ -51,10 +51,9 @@ def run_check(path: Path, demos: Path | None, repair: Path | None, as_json: bool
     lost = [one for one in checked.get("violations", []) if one["constraint"] or one.get("unfinished")]
     if failed := {one["demonstration"] for one in lost}:  # with chance episodes may fail, and a learner can take them
         kept, episodes = checked["valid"], checked["valid"] + len(failed)
-        report["notes"].append(
-            f"{kept} of {episodes} episodes keep all rules. Those that failed belong to what xmen fit --learner causal "
-            f"learns from, with --validity {kept / episodes:.3g} or so, or best"
-        )
+        learns = f"what xmen fit --learner causal learns from, with --validity {kept / episodes:.3g} or so, or best"
+        note = f"{kept} of {episodes} episodes keep all rules. Those that failed belong to {learns}"
+        report["notes"].append(note)
     print_json(report) if as_json else _print_check(report)
     if missing:
         print_notes([f"the demonstrations that {path} names are missing: {problem.demonstrations}"])
@@ -97,9 +96,8 @@ def _print_check(report: dict[str, Any]) -> None:
         share = f"{seen['seen']:,} of {seen['positions']:,} positions were seen"
         facts["seen in part"] = f"{seen['demonstrations']} demonstrations, of which {share}"
     if "repaired" in report:
-        facts["repaired"] = (
-            f"{len(report['repaired']['changed'])} demonstrations, all of them in {report['repaired']['file']}"
-        )
+        repaired = report["repaired"]
+        facts["repaired"] = f"{len(repaired['changed'])} demonstrations, all of them in {repaired['file']}"
     print_facts(facts)
     broken, violations = demos.get("broken", []), demos.get("violations", [])
 

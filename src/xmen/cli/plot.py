@@ -109,10 +109,8 @@ class Pictures:
         if self.grid is not None:
             return [self._on_grid(title, plot_world, grid_marks(self.problem, self.grid))]
         if self.places is None:
-            raise EngineError(
-                "--what world: a world without a map cannot be drawn; grids can, and GraphML graphs whose nodes have x "
-                "and y. Try --what visits."
-            )
+            drawn = "grids can, and GraphML graphs whose nodes have x and y. Try --what visits"
+            raise EngineError(f"--what world: a world without a map cannot be drawn; {drawn}.")
         return [self._on_map(title, None)]
 
     def demos_panels(self) -> list[Panel]:

@@ -49,15 +49,12 @@ def run_sample(
     rule, how = problem.constraint, "all valid"  # which a model that knows no rules may break
     n_valid = len(trajectories) if rule is None else sum(map(rule.accepts, trajectories))
     if n_valid < len(trajectories):
-        kind = type(model).__name__
+        kind, unknown = type(model).__name__, "knows no rules of the problem"
         if by != "policy" and not asked["allow_invalid"]:
-            message = (
-                f"{len(trajectories) - n_valid} of {len(trajectories)} trajectories break a rule: {kind} knows no "
-                "rules of the problem. Give them with --also, or take such trajectories with --allow-invalid."
-            )
-            fail(EngineError(message), NO, as_json)
-        why = "promises no more" if by == "policy" else "knows no rules of the problem"
-        how = f"{n_valid} of them valid ({kind} {why})"
+            broken = f"{len(trajectories) - n_valid} of {len(trajectories)} trajectories break a rule: {kind} {unknown}"
+            advice = "Give them with --also, or take such trajectories with --allow-invalid"
+            fail(EngineError(f"{broken}. {advice}."), NO, as_json)
+        how = f"{n_valid} of them valid ({kind} {'promises no more' if by == 'policy' else unknown})"
     named = problem.world if asked["names"] else None
     if out is not None and not printed:
         write_demos(trajectories, out, named)
@@ -98,19 +95,18 @@ def run_fill(path: Path, seen: Path, best: int, out: Path | None, also: list[str
             for rank, tau in enumerate(given.best(best), 1):
                 found.append(tau)
                 records.append({"of": name, "rank": rank, "probability": float(np.exp(given.log_prob(tau)))})
+    both = list(zip(records, found, strict=True))
+    rows = [record | {"states": tau.states, "actions": tau.actions} for record, tau in both]
     if out is not None:
         write_demos(RecordedDemos(found, records), out, problem.world)
     if as_json:
-        both = zip(records, found, strict=True)
-        rows = [record | {"states": tau.states, "actions": tau.actions} for record, tau in both]
         made = {"completions": rows} if out is None else {"file": str(out)}
         print_json({"seen": str(seen), "engine": d.engine, **made})
-        return
-    if out is not None:
+    elif out is not None:
         typer.echo(f"{len(found)} completions of {len(demos)} demonstrations: {out}")
-        return
-    for record, tau in zip(records, found, strict=True):
-        typer.echo(f"{record['of']}  {record['probability']:.4g}  {walk_text(problem.world, tau)}")
+    else:
+        for record, tau in both:
+            typer.echo(f"{record['of']}  {record['probability']:.4g}  {walk_text(problem.world, tau)}")
 
 
 def walk_text(world: MDP, trajectory: Trajectory) -> str:

@@ -53,9 +53,7 @@ def open_desk(path: Path | None, demo: bool, new: bool = False) -> Desk:
     if target.exists():
         return Desk(target)
     if path is not None:
-        raise FileFormatError(
-            f"there is no file {str(path)!r}: with --new Studio begins with an empty grid of this name"
-        )
+        raise FileFormatError(f"there is no file {str(path)!r}: with --new it begins as an empty grid")
     with TemporaryDirectory() as folder:
         scratch = Path(folder) / target.name
         _write_demo(scratch) if demo else write_starter(scratch, "grid")
