@@ -39,6 +39,7 @@ WORK = {  # of these in the figure, in Tol's muted colours: none of them is the 
     "drawn": ("cells that gave a draw", "#44AA99", "^"),
 }
 FONT: Any = {"font.size": 9.0, "axes.titlesize": 9.0, "legend.fontsize": 8.0}
+FONT |= {"axes.spines.top": False, "axes.spines.right": False}
 NAMES_NOTE = """Common: the 5x5 grid with delta 1.18, M1 16 and 2 M2 8, from which other rows differ as they say. Slip:
 the slippery grid with delta 1.1, M1 16 and so many draws 2 M2; sn: self-normalised; letter: Algorithm 1 as printed."""
 WORK_NOTE = f"""A cell is one question to the oracle, as Theorem 5 (Th. 5) counts them: are there P solutions under
@@ -313,7 +314,6 @@ def draw_gaps(curves: dict[Setting, Curve], rows: Sequence[Sequence[Setting]]) -
         kind = "\nself-normalised" * one_ratio + "\nto the letter" * letter
         ax.set_title(rf"$\delta={delta:g},\ M_1={m1},\ 2M_2={n_draws}$" + kind)
         ax.set(xscale="log", yscale="log", xlim=(1, len(curve.mean)))
-        ax.spines[["top", "right"]].set_visible(False)
     bottom, top = panels[0, 0].get_ylim()
     panels[0, 0].set_ylim(max(bottom, LOWEST_GAP), top)
     figure.supxlabel("iterations K", fontsize=9)
@@ -334,7 +334,6 @@ def draw_work(curves: Sequence[Curve]) -> Figure:
     ax.invert_yaxis()
     ax.grid(axis="x", color="#dddddd", lw=0.6)
     ax.set_axisbelow(True)
-    ax.spines[["top", "right"]].set_visible(False)
     figure.legend(loc="outside upper center", ncols=3, frameon=False, handletextpad=0.2)
     return figure
 
@@ -343,19 +342,12 @@ def tables(curves: Sequence[Curve]) -> list[tuple[dict[str, str], list[list[Any]
     """Columns and rows: where the cells and solver calls of one iteration go; gaps at the end against the bounds."""
     names = ("search cells", "draws", "failed draws", "all cells", "Th. 5", "read", "calls")
     work = {"setting": "", **dict.fromkeys(names, ",.0f")}, [[one.name, *one.counts.values()] for one in curves]
-    columns = {
-        "setting": "",
-        "mean": ".3f",
-        "worst": ".3f",
-        "Th. 3": ".3f",
-        "under": "",
-        "ours": ".3f",
-        "under ours": "",
-    }
+    columns = {"setting": "", "mean": ".3f", "worst": ".3f", "Th. 3": ".3f", "under": ""}
+    columns |= {"ours": ".3f", "under ours": "", **dict.fromkeys(("calls", "Th. 5", "read"), ",.0f")}
     rows = []
     for one in curves:
         ours = None if np.isnan(one.ours[-1]) else one.ours[-1]
         gaps, bounds = one.gaps[:, -1], (one.theorem3[-1], one.under(one.theorem3), ours, one.under(one.ours))
         asked = [one.counts[name] for name in ("queries", "theorem5", "points")]
         rows.append([one.name, gaps.mean(), gaps.max(), *bounds, *asked])
-    return [work, (columns | dict.fromkeys(("calls", "Th. 5", "read"), ",.0f"), rows)]
+    return [work, (columns, rows)]

@@ -339,9 +339,8 @@ def choke_point(book: Notebook) -> None:
         for name, model in fitted.items():
             score = held_out[name].log_likelihood.mean() if name in held_out else None
             length = float(np.mean([len(tau) == shortest for tau in drawn[name]]))
-            rows.setdefault(name, []).append(
-                (*summary(again, name, chosen[name], model, drawn[name])[1:], score, length)
-            )
+            told = summary(again, name, chosen[name], model, drawn[name])[1:]
+            rows.setdefault(name, []).append((*told, score, length))
     table = []
     for name, some in rows.items():
         settings, *numbers = zip(*some, strict=True)

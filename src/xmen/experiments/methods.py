@@ -26,6 +26,7 @@ from xmen.experiments.notebook import Floats, Notebook
 
 Cell = tuple[int, int]
 Marks = Mapping[str, Any] | None  # of `xm.plot_world`
+Panels = Mapping[str, Any]  # what is drawn, by the key of its method
 
 
 class Look(NamedTuple):
@@ -71,12 +72,7 @@ def draw_world(ax: Axes, grid: xm.GridWorld, marks: Marks = None, outlined: bool
 
 
 def draw_panels(
-    grid: xm.GridWorld,
-    panels: Mapping[str, Any],
-    marks: Marks,
-    n_columns: int,
-    most: float = 1.0,
-    told: Iterable[Cell] = (),
+    grid: xm.GridWorld, panels: Panels, marks: Marks, n_columns: int, most: float = 1.0, told: Iterable[Cell] = ()
 ) -> Figure:
     """A panel per method by its key: (title, trajectories, which of them are valid), or (title, numbers by state).
 
@@ -193,10 +189,14 @@ def fit_noted(book: Notebook, name: str, task: Task, effort: Effort, seed: int) 
 
 def fit_within(seconds: float, name: str, task: Task, effort: Effort, seed: int) -> tuple[Any, float]:
     """One fit, stopped when its time is up, and the seconds it took; fewer where it was done before."""
-    began = time.perf_counter()
     with noticed():
-        model = fit_one(name, task, effort, seed, lambda record: record.seconds >= seconds)
-    return model, time.perf_counter() - began
+        return timed(fit_one, name, task, effort, seed, lambda record: record.seconds >= seconds)
+
+
+def timed(work: Any, *given: Any) -> tuple[Any, float]:
+    """What work returns, and the seconds it took."""
+    began = time.perf_counter()
+    return work(*given), time.perf_counter() - began
 
 
 def sampling_policy(world: xm.MDP, features: Any, demos: Any) -> Any:

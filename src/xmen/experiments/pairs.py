@@ -15,7 +15,7 @@ import numpy as np
 
 import xmen as xm
 from xmen.compiled import compiled
-from xmen.experiments.methods import LOOKS, SOLVER, noticed
+from xmen.experiments.methods import LOOKS, SOLVER, noticed, timed
 from xmen.experiments.notebook import Done, Floats, Notebook
 
 GRIDS = ((10, 150), (14, 300), (18, 600), (22, 800), (24, 900))  # side, pairs
@@ -39,9 +39,8 @@ def run(book: Notebook) -> None:
     for side, n_pairs in GRIDS[: book.pick(1, None)]:
         task = PairsTask(side, n_pairs, book.seed)
         for engine in ENGINES:
-            rows.append(
-                (f"{side}x{side}", n_pairs, engine, *book.kept(f"{task}: {engine}", partial(ask, task, engine)))
-            )
+            answer = book.kept(f"{task}: {engine}", partial(ask, task, engine))
+            rows.append((f"{side}x{side}", n_pairs, engine, *answer))
     note = f"""Log2 Z, of the number of valid paths, with its standard error; seconds to it, and for {N_DRAWN} draws
         more: of xor within a factor of 1.18 of their probabilities, except with probability 0.001."""
     book.table("engines side by side", {**COLUMNS, "why not": ""}, rows, note, timed=True)
@@ -62,12 +61,6 @@ def run(book: Notebook) -> None:
     columns = {"method": "", "seconds": ".1f", "nats from the optimum": ".4f", "iterations": ","}
     note = f"""{task} pairs, {N_DEMOS} demonstrations, four features. Nats per demonstration, exact."""
     book.table("learning under forbidden pairs", columns, learned, note, timed=True)
-
-
-def timed(work: Any, *given: Any) -> tuple[Any, float]:
-    """What work returns, and the seconds it took."""
-    began = time.perf_counter()
-    return work(*given), time.perf_counter() - began
 
 
 def ask(task: "PairsTask", engine: str, done: Done) -> tuple[Any, ...]:
