@@ -151,6 +151,10 @@ COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
+def _comparison(op: str) -> Callable[[Any, object], Constraint]:
+    return lambda left, right: left.compare(op, right)
+
+
 class Comparable(ABC):
     """Something that becomes a constraint when it is compared with a number."""
 
@@ -158,24 +162,12 @@ class Comparable(ABC):
     def compare(self, op: str, other: object) -> Constraint:
         """The constraint `self op other`."""
 
-    def __le__(self, other: object) -> Constraint:
-        return self.compare("<=", other)
-
-    def __lt__(self, other: object) -> Constraint:
-        return self.compare("<", other)
-
-    def __ge__(self, other: object) -> Constraint:
-        return self.compare(">=", other)
-
-    def __gt__(self, other: object) -> Constraint:
-        return self.compare(">", other)
-
-    def __eq__(self, other: object) -> Constraint:  # type: ignore[override]
-        return self.compare("==", other)
-
-    def __ne__(self, other: object) -> Constraint:  # type: ignore[override]
-        return self.compare("!=", other)
-
+    __le__ = _comparison("<=")
+    __lt__ = _comparison("<")
+    __ge__ = _comparison(">=")
+    __gt__ = _comparison(">")
+    __eq__ = _comparison("==")  # type: ignore[assignment]
+    __ne__ = _comparison("!=")  # type: ignore[assignment]
     __hash__ = None  # type: ignore[assignment]
 
     def __and__(self, other: object) -> NoReturn:

@@ -368,14 +368,14 @@ class _TripReader:
             return None
         try:
             tau = self.network.along(places) if actions is None else Trajectory(places, actions)
-            at, why = self.network.problem(tau) or (None, "")
+            problem: tuple[int | None, str] | None = self.network.problem(tau)
         except XmenError as error:
-            at, why = -1, str(error)
-        if at is None:
+            problem = None, str(error)
+        if problem is None:
             return tau
-        text, position = f"{trip.at()}: {why}", None if at < 0 else at
-        text += "" if position is None else f" (position {position})"
-        wrong.append(errors.InvalidDemonstrationError(text, index=index, position=position))
+        position, why = problem
+        where = "" if position is None else f" (position {position})"
+        wrong.append(errors.InvalidDemonstrationError(f"{trip.at()}: {why}{where}", index=index, position=position))
         return None
 
     def _once(self, understand: Callable[[Any], Any], name: Any) -> Any:

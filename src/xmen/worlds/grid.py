@@ -205,44 +205,12 @@ class GridWorld(MDP):
         return self.goal_cells if len(self.goal_cells) > 1 else self.goal_cell
 
     def state(self, cell: Cell) -> int:
-        """The state of a cell (x, y), which is y * width + x.
-
-        Parameters
-        ----------
-        cell
-            The cell (x, y).
-
-        Returns
-        -------
-        int
-            The number of the state.
-
-        Raises
-        ------
-        WorldError
-            When the cell is off the grid.
-        """
+        """The number of the state of a cell (x, y), which is y * width + x; WorldError when it is off the grid."""
         x, y = self._read_cell(cell, "cell")
         return y * self.width + x
 
     def cell(self, state: int) -> Cell:
-        """The cell (x, y) of a state.
-
-        Parameters
-        ----------
-        state
-            The number of the state.
-
-        Returns
-        -------
-        Cell
-            The pair (x, y).
-
-        Raises
-        ------
-        WorldError
-            When there is no such state.
-        """
+        """The cell (x, y) of a state, by its number; WorldError when there is no such state."""
         y, x = divmod(self.require_state(state), self.width)
         return x, y
 
