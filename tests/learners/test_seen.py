@@ -223,7 +223,7 @@ def test_summary_says_how_much_was_lost_by_not_seeing(trajectories):
             hessian[i, j] = -sum(
                 si * sj * total(model.weights_ + step * (si * np.eye(2)[i] + sj * np.eye(2)[j])) for si, sj in ends
             ) / (4 * step**2)
-    told = model._information(model._gathered(seen[:20], None, True))
+    told = model._information(model._gather(seen[:20], None))
     np.testing.assert_allclose(20 * told.hessian, hessian, rtol=1e-3, atol=1e-3)
     whole = xm.XMEN(GRID, RULE, FEATURES, max_iter=0, warm_start=True)
     vars(whole).update(vars(model))

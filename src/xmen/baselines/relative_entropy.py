@@ -17,7 +17,7 @@ from operator import or_
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 
 from xmen import errors
@@ -25,7 +25,7 @@ from xmen.constraints.constraint import Constraint, conjunction
 from xmen.constraints.occurrence import never
 from xmen.engines.distribution import Law, Seed
 from xmen.errors import EngineError, Feature, Message, listing, notify, require_horizon
-from xmen.events import at, doing
+from xmen.events import Ints, at, doing
 from xmen.learners.base import Learner, Rules
 from xmen.methods.demonstrations import Demonstrations
 from xmen.options import require_number, require_whole
@@ -69,7 +69,7 @@ class Rollouts(NamedTuple):
 
     features: Floats
     log_weight: Floats
-    starts: NDArray[np.int64]
+    starts: Ints
     tried: int
 
 
@@ -124,9 +124,7 @@ class SampledDual:
     shares (G,): the logarithm is the mean of one per group.
     """
 
-    def __init__(
-        self, rollouts: Rollouts, mean: Floats, epsilon: Floats, group: NDArray[np.int64], shares: Floats
-    ) -> None:
+    def __init__(self, rollouts: Rollouts, mean: Floats, epsilon: Floats, group: Ints, shares: Floats) -> None:
         rows, self._log_weight, self._group, self._shares = *rollouts[:2], group, shares
         centre, scale = rows.mean(axis=0), rows.std(axis=0)
         self._known = scale > 1e-12 * np.maximum(1.0, np.abs(rows).max(axis=0))
@@ -196,7 +194,7 @@ class SampledDual:
         moved = np.where(self._scaled != 0.0, gradient + np.sign(self._scaled) * self._epsilon, shrunk)
         return np.where(self._known, moved, 0.0)
 
-    def uncovered(self) -> NDArray[np.int64]:
+    def uncovered(self) -> Ints:
         """Features in which no mixture of the rollouts comes within epsilon of the demonstrations."""
         constant = ~self._known & (np.abs(self._mean) > self._threshold + 1e-9)
         return np.flatnonzero(constant | (np.abs(self._scaled) >= 0.99 * LARGEST))
@@ -314,7 +312,7 @@ class RelativeEntropyIRL(Learner):
             )
         return base, proposal
 
-    def _groups(self, rollouts: Rollouts, world: MDP) -> tuple[NDArray[np.int64], Floats]:
+    def _groups(self, rollouts: Rollouts, world: MDP) -> tuple[Ints, Floats]:
         """Given the start, the start of each rollout and the shares of demonstrations there; else all are one group."""
         if self.given is None:
             return np.zeros(len(rollouts.starts), dtype=np.int64), np.ones(1)

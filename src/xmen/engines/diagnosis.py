@@ -1,5 +1,6 @@
 """Why nothing is valid: the smallest set of the user's constraints that cannot hold together."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
@@ -15,7 +16,7 @@ from xmen.errors import InfeasibleError, Message, OracleTimeoutError, ProductToo
 from xmen.events import NO_ACTION, Event
 from xmen.machines.tables import CompiledConstraint, MachineTable
 from xmen.product.best import best_walk
-from xmen.product.graph import MOST_NODES, UNKNOWN, Product, build_product, ends_of, shortest_valid
+from xmen.product.graph import MOST_NODES, Product, build_product, ends_of, shortest_valid
 from xmen.product.watch import HOLDS, join
 from xmen.progress import tell
 from xmen.worlds import EdgeWeights, GridWorld
@@ -263,13 +264,13 @@ def _raising(world: MDP, parts: list[Constraint]) -> list[str]:
     """The advice to raise the horizon, with the shortest that would do under all rules; none where none would."""
     if world.horizon is None:
         return []
-    found = UNKNOWN
+    found = math.nan
     with suppress(ProductTooLargeError):
-        found = shortest_valid(CompiledConstraint(conjunction(parts), world)) if len(parts) <= MOST_RULES else UNKNOWN
-    if found.length is not None and found.length > world.horizon:
-        return [f"raise the horizon from {world.horizon} to {found.length}, the least with which all rules can hold"]
+        found = shortest_valid(CompiledConstraint(conjunction(parts), world)) if len(parts) <= MOST_RULES else math.nan
+    if world.horizon < found < math.inf:
+        return [f"raise the horizon from {world.horizon} to {found}, the least with which all rules can hold"]
     # Found within the horizon: without terminal states all trajectories have exactly that many actions.
-    return [] if found.complete and found.length is None else ["raise the horizon"]
+    return [] if found == math.inf else ["raise the horizon"]
 
 
 def _rebounding(world: MDP, parts: Parts, conflict: list[int]) -> list[str]:

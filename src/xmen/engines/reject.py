@@ -116,9 +116,6 @@ def _machine_states(world: MDP, part: Constraint) -> int:
     return total
 
 
-# ---- Expectations as averages over walks, with standard errors
-
-
 def walk_values(walks: Walks, weights: EdgeWeights, scores: Floats) -> csr_matrix:
     """Discounted visits, state visits and log-weight (n,) of each walk, side by side."""
     return hstack([walks.visit_rows(weights.discount), walks.state_rows(), csr_matrix(scores[:, None])], format="csr")

@@ -85,9 +85,7 @@ class EngineSettings(Options):
             require_choice("device", self.device, ("auto", "cpu", "cuda"))
         require_choice("precision", self.precision, ("float64", "float32"))
         if self.precision != "float64" and self.device is None:
-            raise EngineError(
-                f'precision={self.precision!r} is for a device: give device="cuda", "cpu" or "auto", too.'
-            )
+            raise EngineError(f'precision={self.precision!r} is for a device: give device="cuda", "cpu" or "auto".')
         if self.device not in (None, "auto") and self.engine in ("reject", "xor"):
             both = f"device={self.device!r} is for engine='exact', and engine={self.engine!r} computes on the host"
             raise EngineError(f"{both}: leave out one of them.")

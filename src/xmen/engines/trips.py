@@ -22,6 +22,7 @@ from xmen.engines.exact import ExactDistribution
 from xmen.engines.seen import explain_unseen, trip_ends
 from xmen.engines.settings import find_device, place_product
 from xmen.errors import EngineError, InfeasibleError, Message, ProductTooLargeError
+from xmen.events import Bools, Ints
 from xmen.machines.tables import CompiledConstraint
 from xmen.product.graph import Product, layer_ends
 from xmen.product.legs import Explained, Legs
@@ -43,13 +44,11 @@ def trip_budget(max_nodes: int | None, network: Network) -> int:
     return int(max_nodes) if max_nodes is not None else max(LEAST_BUDGET, COPIES * network.n_states)
 
 
-def have_a_way(
-    network: Network, rules: Constraint | None, starts: NDArray[np.int64], goals: NDArray[np.int64], budget: int | None
-) -> NDArray[np.bool_]:
+def have_a_way(network: Network, rules: Constraint | None, starts: Ints, goals: Ints, budget: int | None) -> Bools:
     """Which trips (n,) have a way that keeps the rules, as many of these as fit the product."""
     max_nodes = trip_budget(budget, network)
 
-    def under(rule: Constraint | None) -> NDArray[np.bool_]:
+    def under(rule: Constraint | None) -> Bools:
         found, each = np.zeros(len(starts), dtype=np.bool_), np.unique(goals)
         if network.horizon is None:
             compiled = CompiledConstraint(rule, network.any_task.starting_in(starts))
@@ -150,7 +149,7 @@ class TripEngine:
         """Visits are 0 without weights."""
         reward = self.whole(reward)
         if self.shared is not None:
-            log_z, visits, left, _ = self.shared.solve(self.log_dynamics + reward, weights)
+            log_z, visits, left = self.shared.solve(self.log_dynamics + reward, weights)
         elif self._device is not None:
             return self._value_on_device(reward, weights)
         else:
@@ -176,7 +175,7 @@ class TripEngine:
         """The rewards of edges, and after them the weights of rules: 0 where none are given."""
         return np.append(reward, np.zeros(len(self.log_dynamics) - len(reward)))
 
-    def _shares(self, pairs: NDArray[np.int64], weights: Floats) -> Floats:
+    def _shares(self, pairs: Ints, weights: Floats) -> Floats:
         """The shares of states as starts of these pairs (n_states,), equal ones where no pair has a weight."""
         shares, total = np.zeros(self.network.n_states), weights[pairs].sum()
         shares[self.start[pairs]] = weights[pairs] / total if total > 0 else 1.0 / len(pairs)
@@ -192,7 +191,7 @@ class TripEngine:
             out[pair] = features[self.places(self.goal[pair])].T @ self.uses(d)
         return out
 
-    def places(self, goal: int) -> NDArray[np.int64]:
+    def places(self, goal: int) -> Ints:
         """The edges that do not leave a goal, which its tasks have, and after them all rules usually kept."""
         return np.flatnonzero(np.append(self.network.source != goal, np.ones(self._n_rules, dtype=np.bool_)))
 
@@ -206,7 +205,7 @@ class TripEngine:
         return self._exact(multiply(task, self.constraint, self.max_nodes), reward)
 
     @cached_property
-    def _moved(self) -> "tuple[OnDevice, NDArray[np.int64]]":
+    def _moved(self) -> "tuple[OnDevice, Ints]":
         """The products of all goals side by side on the device, and which of its start nodes is that of each pair."""
         assert self._device is not None
         goals, n = np.unique(self.goal).tolist(), self.network.n_states
@@ -263,7 +262,7 @@ class TripEngine:
 class SeenTrips:
     """Trips that were seen in part: the pair of an engine (n,) and the sighting of each."""
 
-    def __init__(self, engine: TripEngine, pair: NDArray[np.int64], sightings: Sequence[Sighting]) -> None:
+    def __init__(self, engine: TripEngine, pair: Ints, sightings: Sequence[Sighting]) -> None:
         self.engine, self.pair, self.sightings = engine, pair, sightings
         self._legs: Legs | None = None
         if (shared := engine.shared) is not None and len(pair):
@@ -275,13 +274,11 @@ class SeenTrips:
         With features (E, d) also those of each. DivergenceError as for `TripEngine.value`.
         """
         engine, n, reward = self.engine, len(self.pair), self.engine.whole(reward)
-        log_z, uses, each = (
-            np.full(n, np.nan),
-            np.zeros(len(reward)),
-            np.zeros((n, features.shape[1] if features is not None else 0)),
-        )
         if self._legs is not None:
             log_z, uses, each = self._legs.solve(engine.log_dynamics + reward, weights, features)
+        else:
+            log_z, uses = np.full(n, np.nan), np.zeros(len(reward))
+            each = np.zeros((n, 0 if features is None else features.shape[1]))
         for k in np.flatnonzero(np.isnan(log_z)).tolist():
             prior, places = engine.alone(self.pair[k], reward), engine.places(engine.goal[self.pair[k]])
             log_z[k] = prior.log_partition() + prior.log_seen(self.sightings[k])
@@ -296,9 +293,6 @@ class SeenTrips:
         prior = self.engine.alone(self.pair[k], np.zeros(len(self.engine.log_dynamics)))
         error = explain_unseen(prior.product, self.sightings[k])
         return InfeasibleError(Message("{!r}: {}", self.sightings[k], error), conflict=error.conflict)
-
-
-# ---- All trips of a network with a horizon in one pass: the products of all goals side by side on a device
 
 
 class Tasks(Product):
@@ -363,7 +357,7 @@ PIECE = 50_000  # draws to one goal that are made at once for it
 CELLS = 4_000_000  # edges held at once while draws are checked
 
 
-Checked: TypeAlias = tuple[NDArray[np.int64], Walks, NDArray[np.bool_]]
+Checked: TypeAlias = tuple[Ints, Walks, Bools]
 """Draws: the pair of each, the walks, and which of them keep the rules."""
 
 
@@ -377,8 +371,8 @@ class RejectTrips:
         self.engine, self.multiplied, self.rejecting = made
 
     def draw(
-        self, reward: Floats, wanted: NDArray[np.int64] | int, rng: np.random.Generator
-    ) -> tuple[Floats, tuple[csr_matrix, Floats, Floats, NDArray[np.bool_], NDArray[np.int64]]]:
+        self, reward: Floats, wanted: Ints | int, rng: np.random.Generator
+    ) -> tuple[Floats, tuple[csr_matrix, Floats, Floats, Bools, Ints]]:
         """So many of every pair (P,) under rewards of world edges (E,), ten times as many where few are valid.
 
         The share of valid ones of each pair (P,); and visits, measure, log-dynamics, validity and pair of all draws, by
@@ -406,7 +400,7 @@ class RejectTrips:
             visits = visits + walks.edge_uses(weights=weight[pair] * (valid / n_valid[pair] - 1.0 / n[pair]))
         return TripValue(known.log_z + np.log(n_valid / n), visits)
 
-    def _tried(self, reward: Floats, wanted: NDArray[np.int64] | int, rng: np.random.Generator) -> Iterator[Checked]:
+    def _tried(self, reward: Floats, wanted: Ints | int, rng: np.random.Generator) -> Iterator[Checked]:
         """Checked draws, and more of them for pairs of which few were valid; an error where that does not help."""
         counts, few = np.zeros((2, self.engine.n_pairs), dtype=np.int64), np.ones(self.engine.n_pairs, dtype=np.bool_)
         for times, enough in TRIES:
@@ -428,7 +422,7 @@ class RejectTrips:
             "these trips out."
         )
 
-    def _counts(self, batches: Iterable[Checked]) -> NDArray[np.int64]:
+    def _counts(self, batches: Iterable[Checked]) -> Ints:
         """How many of each pair there are, and how many valid ones (2, P)."""
         counts = np.zeros((2, self.engine.n_pairs), dtype=np.int64)
         for pair, _, valid in batches:
@@ -474,9 +468,9 @@ class RejectTrips:
             variance += centred.T @ centred
         return means, variance
 
-    def _checked(self, reward: Floats, wanted: NDArray[np.int64], rng: np.random.Generator) -> Iterator[Checked]:
+    def _checked(self, reward: Floats, wanted: Ints, rng: np.random.Generator) -> Iterator[Checked]:
         """Draws in batches whose padded table stays small, all of a pair's in one."""
-        kept: list[tuple[NDArray[np.int64], ...]] = []
+        kept: list[tuple[Ints, ...]] = []
         longest, n = 0, 0
 
         def checked() -> Checked:
@@ -494,9 +488,7 @@ class RejectTrips:
         if kept:
             yield checked()
 
-    def _drawn(
-        self, reward: Floats, wanted: NDArray[np.int64], rng: np.random.Generator
-    ) -> Iterator[tuple[NDArray[np.int64], ...]]:
+    def _drawn(self, reward: Floats, wanted: Ints, rng: np.random.Generator) -> Iterator[tuple[Ints, ...]]:
         """The pair of each draw, their world edges in a row, and their lengths; last of pairs that no system serves."""
         engine = self.engine
         served = np.zeros(engine.n_pairs, dtype=np.bool_)
@@ -560,19 +552,15 @@ def trip_likelihoods(
 
 
 def seen_likelihoods(
-    network: Network,
-    constraint: Constraint | None,
-    max_nodes: int | None,
-    discount: float,
-    sightings: Sequence[Sighting],
+    network: Network, rules: Constraint | None, max_nodes: int | None, discount: float, sightings: Sequence[Sighting]
 ) -> Callable[[Floats], Floats]:
     """log p(y | start, goal) of each sighting (n,) under any reward table; one product for all."""
     out = np.full(len(sightings), -np.inf)
     if not len(sightings):
         return lambda table: out
     starts, goals = np.array([trip_ends(y, network) for y in sightings]).T
-    some = np.flatnonzero(have_a_way(network, constraint, starts, goals, max_nodes))
-    engine = TripEngine(network, constraint, starts[some], goals[some], np.ones(len(some)), max_nodes, discount)
+    some = np.flatnonzero(have_a_way(network, rules, starts, goals, max_nodes))
+    engine = TripEngine(network, rules, starts[some], goals[some], np.ones(len(some)), max_nodes, discount)
     seen = SeenTrips(engine, engine.pair_of, [sightings[k] for k in some.tolist()])
 
     def under(table: Floats) -> Floats:

@@ -7,10 +7,10 @@ is never multiplied out: machines stand side by side in one formula.
 import math
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from xmen import sampling
 from xmen.constraints.constraint import conjunction, units, usual_among, usual_rules
@@ -20,6 +20,7 @@ from xmen.engines.distribution import Guarantee, Law, Seed
 from xmen.engines.reject import Estimating, Relaxation, walk_values
 from xmen.engines.settings import DEFAULT_CELL_SIZE, EngineSettings
 from xmen.errors import EngineError, GuaranteeWarning, InfeasibleError, ProductTooLargeError, notify
+from xmen.events import Ints
 from xmen.machines.tables import CompiledConstraint, release
 from xmen.options import require_choice
 from xmen.oracles import ListedOracle, make_oracle
@@ -38,8 +39,6 @@ from xmen.worlds.walks import require_count
 # Weights that differ by more than a few nats are embedded first: each trajectory gets a number of copies roughly in
 # proportion to its weight, and the exact remainder as the weight of a copy.
 
-
-Integers: TypeAlias = NDArray[np.int64]
 
 MAX_LISTED = 200_000  # trajectories up to which the support is listed
 ROUNDING = 0.02  # nats by which the integers of the adder may misjudge a weight
@@ -68,13 +67,8 @@ def walk_function(spelled: Spelled, weights: EdgeWeights, bits: Bits) -> Floats:
 
 
 def rounded_depth(
-    spelled: Spelled,
-    edge_values: Integers,
-    start_values: Integers,
-    rule_values: Integers,
-    thresholds: tuple[int, ...],
-    bits: Bits,
-) -> Integers:
+    spelled: Spelled, edge_values: Ints, start_values: Ints, rule_values: Ints, thresholds: tuple[int, ...], bits: Bits
+) -> Ints:
     """How many thresholds the integer weights of rows of hash bits are at or below (k,), exactly as the adder has them.
 
     edge_values (times, world edges), start_values (n_states,) and rule_values (rules,) are what it adds up.

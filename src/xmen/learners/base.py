@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
+from xmen import errors
 from xmen.constraints.constraint import Constraint, conjunction, require_hard, usual_rules, with_rule_weights
 from xmen.displays import facts_html
 from xmen.engines.choose import answering, require_engine
@@ -25,16 +26,7 @@ from xmen.engines.exact import AtHand, ExactDistribution
 from xmen.engines.seen import log_seen, trip_ends
 from xmen.engines.settings import EngineSettings
 from xmen.engines.trips import trip_likelihoods
-from xmen.errors import (
-    ConstraintError,
-    DivergenceError,
-    EngineError,
-    InvalidDemonstrationError,
-    Message,
-    NotFittedError,
-    RewardError,
-    TrajectoryError,
-)
+from xmen.errors import EngineError, Message, NotFittedError, RewardError
 from xmen.learners.summary import Summary, known_names, log_likelihood, mean_uses, spelled
 from xmen.machines.tables import MachineTable
 from xmen.methods import runs
@@ -357,11 +349,8 @@ class Learner(Estimator, ABC):
         usual = usual_rules(self._rule(also))
         return np.append(self.reward_.table(), [rule.weight for rule in usual]) if usual else self.reward_.table()
 
-    def _gather(self, demos: Demos, sample_weight: ArrayLike | None) -> Demonstrations:
+    def _gather(self, demos: Demos, sample_weight: ArrayLike | None, refuse_invalid: bool = True) -> Demonstrations:
         """The demonstrations, checked against world and rules."""
-        return self._gathered(demos, sample_weight, True)
-
-    def _gathered(self, demos: Demos, sample_weight: ArrayLike | None, refuse_invalid: bool) -> Demonstrations:
         rule, world = self._rule(), self.world.any_task
         return gather(world, rule, demos, sample_weight, refuse_invalid, self._machines, self.takes_sightings)
 
@@ -380,7 +369,7 @@ class Learner(Estimator, ABC):
             raise EngineError(f"{type(self).__name__} does not validate while it learns: score(demos) does afterwards.")
         try:
             found = self._gather(demos, None)
-        except (InvalidDemonstrationError, TrajectoryError) as error:
+        except (errors.InvalidDemonstrationError, errors.TrajectoryError) as error:
             error.place = VALIDATION
             raise
         return runs.Validation(found, self._likelihoods_under(found), self.get_params()["patience"])
@@ -400,9 +389,8 @@ class Learner(Estimator, ABC):
             require_hard(self._rule(), type(self).__name__)
         names = [rule.label for rule in usual_rules(self._rule())]
         if twice := [name for name in names if names.count(name) > 1]:
-            raise ConstraintError(
-                Message("two rules that are usually kept are called {!r}: name them apart.", twice[0])
-            )
+            what = "two rules that are usually kept are called {!r}: name them apart."
+            raise errors.ConstraintError(Message(what, twice[0]))
         require_engine(self._engine_settings().engine)
 
     def _rule(self, also: Rules = None) -> Constraint | None:
@@ -565,7 +553,7 @@ class Learner(Estimator, ABC):
             In nats; -inf with a demonstration that is impossible or forbidden.
         """
         self._require_fitted()
-        found = self._gathered(demos, sample_weight, False)
+        found = self._gather(demos, sample_weight, refuse_invalid=False)
         return found.mean(self._log_likelihoods(found)[0])
 
     def score_samples(self, demos: Demos) -> Floats:
@@ -574,7 +562,7 @@ class Learner(Estimator, ABC):
         Where rules reject on a network, it is from as many draws as it takes.
         """
         self._require_fitted()
-        found = self._gathered(demos, None, False)
+        found = self._gather(demos, None, refuse_invalid=False)
         values = self._log_likelihoods(found)[0]
         return values if found.order is None else values[found.order]
 
@@ -659,9 +647,8 @@ class Learner(Estimator, ABC):
             told = self._information(asked)
             (covariance, robust), lost = told.covariances(groups, vars(self).get("gradient_noise_")), told.lost
             total = log_likelihood(self, asked)
-            total["null"] = (
-                math.nan if total["error"] else self._null_likelihood(asked)
-            )  # drawn again, it costs as much
+            # Drawn again, it costs as much.
+            total["null"] = math.nan if total["error"] else self._null_likelihood(asked)
             # What was asked of groups or of other demonstrations is not kept: the next plain question is of the fit.
             if groups is None and not known and (demos is None or fitted_on is None):
                 self.covariance_, self.robust_covariance_, self.log_likelihood_ = covariance, robust, total
@@ -689,7 +676,7 @@ class Learner(Estimator, ABC):
         null.rule_weights_ = {rule.label: 0.0 if rule.weight is None else rule.weight for rule in usual}
         try:
             return demos.mean(null._log_likelihoods(demos)[0]) * len(demos)
-        except DivergenceError:
+        except errors.DivergenceError:
             return math.nan
 
     def _information(self, demos: Demonstrations) -> Information:
@@ -792,9 +779,7 @@ class GradientLearner(Learner):
                 raise EngineError("l2 of a network is one number, 0 or more; one per feature is for features.")
             return self._check_neural(self.reward)
         if isinstance(self.features, Reward):
-            raise RewardError(
-                f"features are arrays, and here a {type(self.features).__name__}: a network is given as reward=..."
-            )
+            raise RewardError(f"features are arrays, and here a {type(self.features).__name__}: networks go to reward=")
         self._read_features()
         if self.training is not None:
             what = f"training={self.training!r} is for training a network, and there is none"

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from xmen import errors
 from xmen.constraints.constraint import usual_rules
 from xmen.engines.distribution import Distribution, Seed, as_constraint
 from xmen.errors import EngineError, Feature, InvalidDemonstrationError, Message, Setting, joined, notify
+from xmen.events import Ints
 from xmen.learners.base import Demos, GradientLearner, Progress, Rules, takes_parts
 from xmen.methods.demonstrations import Demonstrations, gather
 from xmen.methods.identify import at_an_end, warn_of_usual, warn_unbounded
@@ -42,9 +43,7 @@ from xmen.worlds.demos import also_wrong, as_trajectories
 LESS = Setting("validity", 0.9)  # an example of a promise that is neither sure nor the best
 
 
-def require_allowed(
-    promise: Behaviour, choices: NDArray[np.int64], demos: Demonstrations, max_nodes: int | None
-) -> None:
+def require_allowed(promise: Behaviour, choices: Ints, demos: Demonstrations, max_nodes: int | None) -> None:
     """Refuse a demonstration with a step that the promise forbids, and say what could have gone wrong."""
     wrong: list[tuple[int, int]] = []
     for t in range(choices.shape[1]):
@@ -78,9 +77,7 @@ def require_allowed(
     raise error
 
 
-def expected_visits(
-    promise: Behaviour, choices: NDArray[np.int64], weights: Floats, starts: Floats, discount: float
-) -> Floats:
+def expected_visits(promise: Behaviour, choices: Ints, weights: Floats, starts: Floats, discount: float) -> Floats:
     """The visits of a policy that chooses as the demonstrations did, and leaves the outcomes to the world.
 
     At a node and time that demonstrations reached it has their frequencies. Elsewhere those of the node at other
@@ -303,9 +300,9 @@ class CausalXMEN(GradientLearner):
         behaviours.read_validity(self.validity)
         require_choice("outcomes", self.outcomes, ("demonstrated", "expected"))
 
-    def _gather(self, demos: Demos, sample_weight: ArrayLike | None) -> Demonstrations:
-        if self.validity == "sure":
-            return super()._gather(demos, sample_weight)
+    def _gather(self, demos: Demos, sample_weight: ArrayLike | None, refuse_invalid: bool = True) -> Demonstrations:
+        if self.validity == "sure" or not refuse_invalid:
+            return super()._gather(demos, sample_weight, refuse_invalid)
         trajectories, world = as_trajectories(demos, least=1), self.world.any_task
         found = gather(world, self._rule(), trajectories, sample_weight, refuse_invalid=False)
         wrong = [  # failed and unfinished episodes are episodes

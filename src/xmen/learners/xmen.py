@@ -8,30 +8,19 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import softmax
 from threadpoolctl import threadpool_limits
 
+from xmen import errors
 from xmen.constraints.constraint import require_hard, usual_rules
 from xmen.constraints.occurrence import never
 from xmen.engines.choose import answering, read_engine
 from xmen.engines.distribution import Seed, as_constraint, generator
 from xmen.engines.settings import EngineSettings
 from xmen.engines.trips import RejectTrips, TripEngine, edge_rewards, have_a_way, seen_likelihoods
-from xmen.errors import (
-    EngineError,
-    InfeasibleError,
-    LearningWarning,
-    LuckWarning,
-    Message,
-    NotFittedError,
-    ProductTooLargeError,
-    RewardError,
-    XmenError,
-    extra_module,
-    notify,
-)
-from xmen.events import at
+from xmen.errors import EngineError, Message, NotFittedError, ProductTooLargeError, RewardError, extra_module, notify
+from xmen.events import Bools, Ints, at
 from xmen.learners.base import Demos, GradientLearner, Progress, Rules, takes_parts
 from xmen.learners.summary import known_names
 from xmen.methods.cells import Cells
@@ -87,7 +76,7 @@ def parse_method(text: str) -> str | Method:
     name = name.strip().lower()
     require_choice("method", name, ("auto", *METHODS))
     if name == "auto" or not bracket:
-        return name if name == "auto" else METHODS[name]()
+        return read_method(name) or name
     try:
         call = ast.parse(text.strip(), mode="eval").body
         if not isinstance(call, ast.Call) or call.args:
@@ -99,9 +88,6 @@ def parse_method(text: str) -> str | Method:
         return METHODS[name]().changed(**choices)
     except ValueError as error:
         raise EngineError(f"method {name}: {error}") from None
-
-
-# ---- Learners by maximum likelihood
 
 
 FLOW_DRAWS = 300  # of every pair, where rules have to reject
@@ -137,7 +123,7 @@ class Closure(NamedTuple):
     before: Flows
     after: Flows
     rerouted: Floats  # (rows,) the share of a row's trips that used what is closed
-    lost: NDArray[np.bool_]  # (rows,) which have no way left that keeps the rules: these are in `before` only
+    lost: Bools  # (rows,) which have no way left that keeps the rules: these are in `before` only
 
     def to_frame(self) -> Any:
         """A pandas DataFrame with a row for each state: its name, its flow before and after, and the change."""
@@ -165,18 +151,13 @@ def _frame(network: Network, **columns: Floats) -> Any:
 def _geojson(network: Any, **columns: Floats) -> dict[str, Any]:
     """Columns of all states; names are texts there, as in files."""
     if (shapes := getattr(network, "shapes", None)) is None:
-        raise EngineError(
-            'GeoJSON takes the places of nodes: make the network of a graph whose nodes have "x" and "y".'
-        )
+        raise EngineError('GeoJSON takes the places of nodes: make networks of graphs whose nodes have "x" and "y".')
     features = []
     for record, shape in zip(_named(network, columns), shapes, strict=True):
-        line = "link" in record
-        place = {
-            "type": "LineString" if line else "Point",
-            "coordinates": shape.tolist() if line else shape[0].tolist(),
-        }
+        kind, place = ("LineString", shape) if "link" in record else ("Point", shape[0])
         known = {name: value if isinstance(value, int | float) else str(value) for name, value in record.items()}
-        features.append({"type": "Feature", "geometry": place, "properties": known})
+        geometry = {"type": kind, "coordinates": place.tolist()}
+        features.append({"type": "Feature", "geometry": geometry, "properties": known})
     return {"type": "FeatureCollection", "features": features}
 
 
@@ -229,7 +210,7 @@ class MaximumEntropy(GradientLearner):
                 f"{world.describe_action(action)} in {world.describe_state(state)} has more than one outcome, and "
                 "P(tau) takes outcomes for something that was chosen, too: of a demonstrator who could only choose "
                 "actions it learns other weights than theirs. CausalXMEN learns those (xmen fit --learner causal).",
-                LuckWarning,
+                errors.LuckWarning,
             )
         task = self._task(demos)
         method, run = self._prepare(task)
@@ -361,7 +342,7 @@ class MaximumEntropy(GradientLearner):
             model = type(self)(**{**settings, "l2": penalty, "warm_start": False})
             model._validation = None
             with warnings.catch_warnings(), threadpool_limits(1, user_api="blas"):
-                warnings.simplefilter("ignore", LearningWarning)  # they were said of the fit itself
+                warnings.simplefilter("ignore", errors.LearningWarning)  # they were said of the fit itself
                 model._fit(replace(demos, weights=weights))
             yield model
 
@@ -376,9 +357,7 @@ class MaximumEntropy(GradientLearner):
         if found is None:
             raise NotFittedError(f"the demonstrations of this model are not at hand: give {call}.")
         if found.sightings:
-            raise EngineError(
-                f"{name} is of complete trajectories, and some of these were seen in part: use summary()."
-            )
+            raise EngineError(f"{name} is of complete trajectories, and some were seen in part: use summary().")
         return self._task(found)
 
     def flows(self, demand: Demand, also: Rules = None) -> Flows:
@@ -438,7 +417,7 @@ class MaximumEntropy(GradientLearner):
         towards = [replace(sighting, goal=network.name_of(int(goal))) for goal in goals]
         log_shares = seen_likelihoods(*self._trip_problem(), towards)(self._table()) + np.log(shares[goals])
         if not np.any(log_shares > -np.inf):
-            raise InfeasibleError("no goal explains this beginning under the rules, among those of the prior.")
+            raise errors.InfeasibleError("no goal explains this beginning under the rules, among those of the prior.")
         out[goals] = softmax(log_shares)
         return out
 
@@ -516,7 +495,7 @@ class MaximumEntropy(GradientLearner):
         np.divide(more - less, 2.0 * step * now, out=found, where=now > 0)
         return found
 
-    def _read_demand(self, demand: Demand) -> tuple[Network, NDArray[np.int64], NDArray[np.int64], Floats]:
+    def _read_demand(self, demand: Demand) -> tuple[Network, Ints, Ints, Floats]:
         """The network, and starts, goals and numbers of trips (rows,)."""
         if not isinstance(network := self.world, Network):
             raise EngineError(f"flows are of models of a Network; this one is of a {type(network).__name__}.")
@@ -526,7 +505,7 @@ class MaximumEntropy(GradientLearner):
         try:
             rows = [(network.read_state(start), network.read_state(goal), number) for start, goal, number in demand]
             table = np.array(rows, dtype=np.float64).reshape(-1, 3)
-        except XmenError:  # a place that is not there, under its name
+        except errors.XmenError:  # a place that is not there, under its name
             raise
         except (TypeError, ValueError):
             raise EngineError("demand is rows (start, goal, number of trips).") from None
@@ -539,9 +518,7 @@ class MaximumEntropy(GradientLearner):
             raise EngineError(f"demand is rows (start, goal, number of trips) with states 0 to {last}; {row}.")
         return network, ends[:, 0].astype(np.int64), ends[:, 1].astype(np.int64), amounts
 
-    def _flows(
-        self, network: Network, starts: NDArray[np.int64], goals: NDArray[np.int64], amounts: Floats, also: Rules
-    ) -> Flows:
+    def _flows(self, network: Network, starts: Ints, goals: Ints, amounts: Floats, also: Rules) -> Flows:
         reward, settings = edge_rewards(network, self._table(also)), self._engine_settings()
         problem = network, self._rule(also), starts, goals, amounts, settings.max_nodes
         try:

@@ -74,10 +74,8 @@ class Demonstrations:
     def starting_in(self, start: int) -> "Demonstrations":
         """The demonstrations from one state, in the world that starts there."""
         own = (self.walks.starts == start) & (self.weights > 0)
-        walks = replace(self.walks[own], world=self.walks.world.with_start(start))
-        return Demonstrations(
-            walks, self.weights[own] / self.weights[own].sum(), self.valid[own], self.machines, self.kept[own]
-        )
+        walks, weights = replace(self.walks[own], world=self.walks.world.with_start(start)), self.weights[own]
+        return Demonstrations(walks, weights / weights.sum(), self.valid[own], self.machines, self.kept[own])
 
     def visits(self, discount: float = 1.0) -> Floats:
         """Mean discounted visits of each state and action, shape (n_states, n_actions)."""
@@ -127,41 +125,18 @@ def gather(
     """
     if constraint is not None:
         constraint.check_world(world)
+    seen: dict[int, Sighting] = {}
     if sightings and not isinstance(demos, Trajectory | Sighting | str):
         listed = [_completed(world, constraint, demo) if isinstance(demo, Sighting) else demo for demo in demos]
-        if seen := [demo for demo in listed if isinstance(demo, Sighting)]:
-            weights = normalised_weights(sample_weight, len(listed))
-            partly = np.array([isinstance(demo, Sighting) for demo in listed])
-            complete, share = [demo for demo in listed if not isinstance(demo, Sighting)], weights[~partly].sum()
-            own = weights[~partly] if share > 0.0 else np.ones(len(complete))
-            whole = _gathered(world, constraint, complete, own, refuse_invalid, known)
-            parts, order = (tuple(seen), weights[partly]), np.argsort(np.argsort(partly, kind="stable"))
-            return replace(whole, weights=share * whole.weights, sightings=parts[0], seen_weights=parts[1], order=order)
-        demos = listed
-    trajectories = as_trajectories(demos, least=1)
-    return _gathered(world, constraint, trajectories, sample_weight, refuse_invalid, known)
-
-
-def _completed(world: MDP, constraint: Constraint | None, sighting: Sighting) -> Trajectory | Sighting:
-    """The one valid trajectory that was seen from end to end for certain; the sighting where there is no such one."""
-    complete = sighting.certain and sighting.each is None and not sighting.more and None not in sighting.seen
-    with contextlib.suppress(TrajectoryError):
-        found = world.along([read_state(world, entry) for entry in sighting.seen]) if complete else None
-        if found and world.problem(found) is None and (constraint is None or constraint.accepts(found)):
-            return found
-    return sighting
-
-
-def _gathered(
-    world: MDP,
-    constraint: Constraint | None,
-    trajectories: list[Trajectory],
-    sample_weight: ArrayLike | None,
-    refuse_invalid: bool,
-    known: Iterable[MachineTable],
-) -> Demonstrations:
-    """Complete demonstrations, checked."""
-    weights = normalised_weights(sample_weight, len(trajectories)) if trajectories else np.zeros(0)
+        seen = {place: demo for place, demo in enumerate(listed) if isinstance(demo, Sighting)}
+        demos = [demo for demo in listed if not isinstance(demo, Sighting)]
+    trajectories = as_trajectories(demos, least=0 if seen else 1)
+    partly = np.isin(np.arange(len(trajectories) + len(seen)), list(seen))
+    all_weights = normalised_weights(sample_weight, len(partly))
+    weights, order = all_weights[~partly], None
+    if seen:
+        share, order = weights.sum(), np.argsort(np.argsort(partly, kind="stable"))
+        weights = share * normalised_weights(weights, len(weights)) if share > 0.0 else weights
     try:
         walks = Walks.of(world, trajectories)
     except OverflowError:  # a state too large for any world
@@ -188,7 +163,18 @@ def _gathered(
         wrong = np.flatnonzero(~valid).tolist()
         refuse(world, trajectories, constraint, wrong)  # finds the words
         raise XmenError(f"demonstration {wrong[0]} is not valid, and its own check does not agree: please report it.")
-    return Demonstrations(walks, weights, valid, compiled.tables, kept & valid[:, None])
+    found = walks, weights, valid, compiled.tables, kept & valid[:, None]
+    return Demonstrations(*found, tuple(seen.values()), all_weights[partly], order)
+
+
+def _completed(world: MDP, constraint: Constraint | None, sighting: Sighting) -> Trajectory | Sighting:
+    """The one valid trajectory that was seen from end to end for certain; the sighting where there is no such one."""
+    complete = sighting.certain and sighting.each is None and not sighting.more and None not in sighting.seen
+    with contextlib.suppress(TrajectoryError):
+        found = world.along([read_state(world, entry) for entry in sighting.seen]) if complete else None
+        if found and world.problem(found) is None and (constraint is None or constraint.accepts(found)):
+            return found
+    return sighting
 
 
 def normalised_weights(sample_weight: ArrayLike | None, n: int) -> Floats:
@@ -198,16 +184,12 @@ def normalised_weights(sample_weight: ArrayLike | None, n: int) -> Floats:
     try:
         weights = np.array(sample_weight, dtype=np.float64)
     except (TypeError, ValueError):
-        raise TrajectoryError(
-            f"sample_weight must be numbers, one per demonstration; got {sample_weight!r:.60}."
-        ) from None
+        raise TrajectoryError(f"sample_weight is numbers, one per demonstration; got {sample_weight!r:.60}.") from None
     if weights.shape != (n,):
         raise TrajectoryError(f"sample_weight has shape {weights.shape} for {n} demonstrations: give one weight each.")
     wrong = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
     if len(wrong):
-        raise TrajectoryError(
-            f"sample_weight is finite and >= 0; got {weights[wrong[0]]} for demonstration {wrong[0]}."
-        )
+        raise TrajectoryError(f"sample_weight is finite, >= 0; got {weights[wrong[0]]} for demonstration {wrong[0]}.")
     if not weights.any():
         raise TrajectoryError("sample_weight is 0 for every demonstration: give at least one a positive weight.")
     weights /= weights.max()

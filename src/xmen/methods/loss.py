@@ -352,9 +352,8 @@ class Spread:
         both, alone = self._chance * self._change * every, self._chance * every**2
         inverse = np.divide(1.0, draws.control, out=np.zeros(draws.n_batches), where=draws.control > 0.0)
         apart = table.sums(every * inverse[draws.batch]) - _scaled(mean, np.where(draws.control > 0.0, 1.0, 0.0))
-        half = gram(
-            table.sums(both) - _scaled(mean, draws.total(both)) + _scaled(apart, 0.5 * draws.total(alone)), apart
-        )
+        own = _scaled(apart, 0.5 * draws.total(alone))
+        half = gram(table.sums(both) - _scaled(mean, draws.total(both)) + own, apart)
         return found + half + half.T
 
     @property
@@ -430,9 +429,8 @@ class Table:
         if self.sparse:  # sums of many draws are not sparse any more
             found = chosen @ self._rows
             return found if self.features.d > MOST_FEATURES else found.toarray()
-        return self.features.contract(csr_matrix(chosen @ self.draws.visits)) - np.outer(
-            self.draws.total(weights), self._centre
-        )
+        common = np.outer(self.draws.total(weights), self._centre)
+        return self.features.contract(csr_matrix(chosen @ self.draws.visits)) - common
 
     def squares(self, weights: Floats, alone: bool = False) -> Floats:
         """The sum of f f^T with these weights (n,) over all draws; `alone`: only of each feature by itself."""

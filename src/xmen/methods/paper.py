@@ -31,7 +31,7 @@ import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -195,7 +195,7 @@ class Proposal:
             scores = self.listed_features @ (weights + shift) + (beta * self._listed_dynamics if beta else 0.0)
             low, high, rounding = float(scores.min()), float(scores.max()), 0.0
         span = SPAN_STEP * math.ceil((high - low) / SPAN_STEP)
-        plan = _solve(delta, failure, span, hashed.decoder.width, rounding)
+        plan = _solve(delta, failure, log_span=span, n_hash=hashed.decoder.width, rounding=rounding)
         edges = EdgeWeights.of(self.world, table, self.discount).tempered(beta)
         embedding = hashed.embedding(edges, plan.levels(high), scores, rounding)
         copies = embedding.residual()  # of a size of Z / u in all, of which k leaves about P
@@ -237,9 +237,7 @@ def _draw(
     return plan.m, *sample_cells(copies, plan, n, rng)
 
 
-@lru_cache(maxsize=256)
-def _solve(delta: float, failure: float, log_span: float, n_hash: int, rounding: float) -> PawsPlan:
-    return PawsPlan.solve(delta, failure, log_span=log_span, n_hash=n_hash, rounding=rounding, thinned=True)
+_solve = lru_cache(maxsize=256)(partial(PawsPlan.solve, thinned=True))
 
 
 def split_shares(log_weights: Floats) -> Floats:
@@ -261,17 +259,6 @@ def self_normalised_shares(log_weights: Floats) -> Floats:
 def effective_sample_size(log_weights: Floats) -> float:
     """(sum w)^2 / sum w^2: how many draws from P the weighted draws from Q are worth."""
     return float(1.0 / (self_normalised_shares(log_weights) ** 2).sum())
-
-
-def variance_descent(rows: Floats, log_weights: Floats) -> Floats:
-    """The direction in which theta-hat lowers the variance of w = P/Q: mean of f under w^2, less the mean under Q.
-
-    E_Q[w^2] = E_P[P/Q] has the gradient -E_P[(P/Q)(f - E_Q[f])] in theta-hat; both means are of the draws at hand.
-    """
-    return np.asarray(self_normalised_shares(2.0 * log_weights) @ rows - rows.mean(axis=0))
-
-
-# ---- Algorithm 1 with a linear reward: settings, state, and steps
 
 
 DEFAULT_DELTA = 1.1  # 1.03 costs 1.8 times the solutions, and 1.5 saves two fifths
@@ -414,8 +401,7 @@ class PaperRun(Run[PaperState]):
         self.centre: Floats = 0.0 * task.demo_features if method.letter else task.demo_features
         self.max_iter = settings.most_iterations(method.default_max_iter)
         self.n_skipped = 0 if method.letter else int(float(method.burn_in) * self.max_iter)
-        plain = method.letter or float(method.burn_in) == 0.0
-        found = self.proposal
+        found, plain = self.proposal, method.letter or float(method.burn_in) == 0.0
         self.bounds = plain_bounds(found, not method.letter) if plain else compute_bounds(found, self.l2)
         self.delta, self.failure = method.accuracy(self.max_iter)
         if method.start is not None and len(method.start) != features.d:
@@ -492,7 +478,9 @@ class PaperRun(Run[PaperState]):
         log_weights = pool.log_weights
         if kind == "appendix":  # |grad R|^2 = |f|^2, of which half joins the log of the weights that will be squared
             log_weights = log_weights + np.log(np.maximum(np.linalg.norm(rows[:, :-1], axis=1), 1e-300))
-        moved = shift + 2.0 / len(shift) * variance_descent(rows, log_weights)
+        # E_Q[w^2] = E_P[w] has the gradient -E_P[w (f - E_Q[f])] in theta-hat; both means are of the draws at hand.
+        descent = self_normalised_shares(2.0 * log_weights) @ rows - rows.mean(axis=0)
+        moved: Floats = shift + 2.0 / len(shift) * descent
         moved[-1] = np.clip(moved[-1], 0.0, self._dynamics_span) if kind == "dynamics" else 0.0
         return moved
 

@@ -293,9 +293,6 @@ class Descent:
         return chosen, found
 
 
-# ---- The rounds
-
-
 DEFAULT_MAX_ITER = 20  # rounds
 DEFAULT_TOL = 0.005  # nats
 # With these, of 100 fits to 8x8 grids that nothing was chosen on: four features to tol = 0.01, 99 answers within it and

@@ -103,9 +103,6 @@ class Coordinates:
         return Value(loss + penalty, (gradient + self.l2 * weights)[self.free])
 
 
-# ---- One fit at work: pure steps from state to state, whatever the method, and the loop that drives them
-
-
 DEFAULT_TOL = 1e-7  # of a gradient; a method that measures otherwise has its own in place of it
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from xmen.policies.game import Floats, Game, Index, Occupancy, Stretch
 from xmen.product.device.layers import row_operations
-from xmen.product.device.plain import Factors, Moves, Rows, row_sums, uniforms
+from xmen.product.device.plain import Factors, Moves, Rows, along, bounds, row_sums, uniforms
 from xmen.product.device.workspace import HEADROOM, free_bytes
 from xmen.product.graph import Product
 
@@ -50,18 +50,16 @@ class DeviceGame(Game):
     @cached_property
     def _entering(self) -> tuple[Tensor, Rows, Tensor]:
         """The node of each choice; the choices that lead to each node, and with which probability."""
-        order, counts = torch.argsort(self._outcomes.other, stable=True), torch.diff(self._outcomes.indptr)
-        choice = torch.repeat_interleave(self._numbers, counts.long())[order]
-        ends = torch.bincount(self._outcomes.other, minlength=self.product.n_nodes).cumsum(0)
-        indptr = torch.nn.functional.pad(ends, (1, 0)).int()
+        order = torch.argsort(self._outcomes.other, stable=True)
+        choice = along(self._outcomes.indptr, self._numbers)[order]
+        indptr = bounds(self._outcomes.other, self.product.n_nodes).int()
         return self._moved(self.node).long(), Rows(indptr, choice, choice), self._probability[order]
 
     @cached_property
     def _by_pair(self) -> tuple[Tensor, Tensor]:
         """Choices in the order of their state and action, and where each of these ends."""
         n_pairs = self.product.world.n_states * self.product.world.n_actions
-        ends = torch.bincount(self._pair, minlength=n_pairs).cumsum(0)
-        return torch.argsort(self._pair, stable=True), torch.nn.functional.pad(ends, (1, 0))
+        return torch.argsort(self._pair, stable=True), bounds(self._pair, n_pairs)
 
     def array(self, values: Any) -> Tensor:
         if isinstance(values, np.ndarray):

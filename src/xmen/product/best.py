@@ -25,9 +25,8 @@ def best_walk(product: Product, weights: EdgeWeights, operations: HostLayers | N
     With `operations` layer by layer, by these.
     """
     if product.world.unbounded or (operations is None and product.timeless(weights.discount)):
-        value, choice = best_completions(
-            product, timeless_log_weights(product, weights), product.log_ends(weights.rules, product.stops)
-        )
+        ends = product.log_ends(weights.rules, product.stops)
+        value, choice = best_completions(product, timeless_log_weights(product, weights), ends)
         completions = value[product.starts]
 
         def edge_of(t: int, node: int) -> int:
@@ -209,9 +208,6 @@ def _guide(product: Product, weights: EdgeWeights) -> tuple[Callable[[int], Floa
     for t in range(product.horizon, -1, -1):
         layers.append(do.best_layer(t, layers[-1])[0] if layers else do.best_last())
     return layers[::-1].__getitem__, (lambda t: weights.at(t)[product.edge])
-
-
-# ---- Listing every valid trajectory of a product, where there are few enough
 
 
 def list_walks(product: Product, most: int) -> Walks | None:

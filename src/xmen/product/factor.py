@@ -19,6 +19,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import splu
 
 from xmen.compiled import compiled
+from xmen.events import Ints
 from xmen.worlds.kernels import topological_order
 
 TRUSTED = 1e-9  # the largest error of what is called exact, as a share
@@ -67,9 +68,7 @@ class Pattern:
 class _Block:
     """The rows of one level, `begin` to `end`: where I - M has entries among them, and M in later levels."""
 
-    def __init__(
-        self, begin: int, end: int, n_nodes: int, slots: slice, row: NDArray[np.int64], column: NDArray[np.int64]
-    ) -> None:
+    def __init__(self, begin: int, end: int, n_nodes: int, slots: slice, row: Ints, column: Ints) -> None:
         self.begin, self.end, self._slots = begin, end, slots
         size = end - begin
         inside = column < end  # none leads to an earlier level
@@ -81,7 +80,7 @@ class _Block:
         self._indptr = np.searchsorted(keys, np.arange(size + 1) * size).astype(np.int32)
         self._own, self._diagonal = np.searchsorted(keys, entries), np.searchsorted(keys, diagonal)
 
-    def little_fill(self) -> NDArray[np.int64]:
+    def little_fill(self) -> Ints:
         """The rows in an order in which factors have few entries."""
         if not len(self._row):
             return np.arange(self.end - self.begin)
@@ -113,7 +112,7 @@ class _Block:
             raise np.linalg.LinAlgError(str(error)) from None
 
 
-def _levels(n_nodes: int, source: NDArray[Any], target: NDArray[Any]) -> NDArray[np.int64]:
+def _levels(n_nodes: int, source: NDArray[Any], target: NDArray[Any]) -> Ints:
     """The level of each node: edges lead to the same strongly connected part, or to a later level."""
     graph = csr_matrix((np.ones(len(source), dtype=np.int8), (source, target)), shape=(n_nodes, n_nodes))
     n_parts, part = connected_components(graph, directed=True, connection="strong")

@@ -6,6 +6,7 @@ can have reached after t actions are always a prefix of all nodes. Then everythi
 start to acceptance within the horizon is dropped.
 """
 
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -145,13 +146,8 @@ def ground_of(world: MDP, goals: NDArray[np.bool_] | None) -> Ground:
     """The graph of a world, with the distances of states to goals, or without these."""
     to_end = None if goals is None else distance_to(goals, world.source, world.target)
     starts, states = np.flatnonzero(world.start > 0).astype(np.int32), np.arange(world.n_states, dtype=np.int32)
-    return Ground(
-        world.row_start, world.target, world.terminal, starts, ends_of(world), states, None, to_end, _none(states)
-    )
-
-
-def _none(nodes: NDArray[Any]) -> NDArray[np.bool_]:
-    return np.zeros((len(nodes), 0), dtype=np.bool_)
+    edges, keeps = (world.row_start, world.target, world.terminal), np.zeros((len(states), 0), dtype=np.bool_)
+    return Ground(*edges, starts, ends_of(world), states, None, to_end, keeps)
 
 
 class Nodes:
@@ -422,9 +418,6 @@ def _distinct(columns: NDArray[np.int32]) -> int:
     return nodes.n
 
 
-# ---- The product of a world and the machines of a constraint: every trajectory through it is a valid prefix
-
-
 DEFAULT_MAX_NODES = 5_000_000  # with eight moves about 2 GB while building, and room for messages in 4 GB
 BYTES_PER_LAYER = 500  # of what is kept about each number of actions, apart from the messages of its nodes
 
@@ -516,10 +509,8 @@ class Product:
         kept = number >= 0
         depth, starts = self.depth[kept], number[self.starts][kept[self.starts]].astype(np.uint32)
         nodes = self.state[kept], depth, distance[kept], self.accepting[kept]
-        ends = layer_ends(depth, self.horizon)
-        return Product(
-            self.world, self.compiled, self.horizon, *nodes, indptr, target, edge, starts, ends, self.keeps[kept]
-        )
+        task, ends = (self.world, self.compiled, self.horizon), layer_ends(depth, self.horizon)
+        return Product(*task, *nodes, indptr, target, edge, starts, ends, self.keeps[kept])
 
     def feasible(self) -> bool:
         """Whether any trajectory is valid."""
@@ -571,18 +562,8 @@ def build_complete_product(compiled: CompiledConstraint, max_nodes: int, horizon
 MOST_NODES = 200_000  # looked at for a better message
 
 
-class Shortest(NamedTuple):
-    """The least number of actions, or None; `complete` where the search went through all that there is."""
-
-    length: int | None
-    complete: bool
-
-
-UNKNOWN = Shortest(None, False)
-
-
-def shortest_valid(compiled: CompiledConstraint, max_nodes: int = MOST_NODES) -> Shortest:
-    """Breadth-first through world and machines, without a limit on the number of actions."""
+def shortest_valid(compiled: CompiledConstraint, max_nodes: int = MOST_NODES) -> float:
+    """The least number of actions of a valid trajectory, inf where there is none, nan where the search is too long."""
     ground, left = ground_of(compiled.world, ends_of(compiled.world)), UNREACHABLE - 1
     rows = first_rows(compiled, left, ground)
     nodes, limit = Nodes(rows.shape[1]), allowed_nodes(max_nodes, rows.shape[1])
@@ -593,9 +574,9 @@ def shortest_valid(compiled: CompiledConstraint, max_nodes: int = MOST_NODES) ->
         layer = nodes.rows[begin:end]
         final = layer[ground.ends[layer[:, 0]]]
         if len(final) and compiled.accepts(np.ascontiguousarray(final[:, 1:]), final[:, 0]).any():
-            return Shortest(length, True)
+            return length
         if end > limit:
-            return UNKNOWN
+            return math.nan
         nodes.add(expand(compiled, compiled.tables, layer, left, ground)[2])
         begin, length = end, length + 1
-    return Shortest(None, True)
+    return math.inf

@@ -263,9 +263,6 @@ class HostLayers:
         return np.asarray(array[nodes])
 
 
-# ---- Backward and forward over every number of actions, in ordinary numbers that cannot underflow
-
-
 @dataclass(frozen=True)
 class _Layer:
     """How b_t was made: under which potential and scale, and whether its step was done in log space."""

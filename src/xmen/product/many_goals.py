@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from xmen.compiled import compiled
+from xmen.events import Bools, Ints
 from xmen.machines.tables import CompiledConstraint
 from xmen.processes import Held, n_workers
 from xmen.product.factor import EPSILON, TRUSTED, Factor, Pattern
@@ -131,13 +132,13 @@ class OpenProduct:
 
     world: MDP
     state: NDArray[np.int32]  # the world state of each node
-    accepting: NDArray[np.bool_]  # whether a trip that ends here keeps the rules
-    source: NDArray[np.int64]  # the node that each edge leaves, sorted
-    target: NDArray[np.int64]
-    edge: NDArray[np.int64]  # the world edge below each product edge
-    start_of: NDArray[np.int64]  # the start node of each state, -1 where there is none
+    accepting: Bools  # whether a trip that ends here keeps the rules
+    source: Ints  # the node that each edge leaves, sorted
+    target: Ints
+    edge: Ints  # the world edge below each product edge
+    start_of: Ints  # the start node of each state, -1 where there is none
     pattern: Pattern
-    keeps: NDArray[np.bool_]  # which of the k rules that are usually kept hold where a trip ends at a node (n, k)
+    keeps: Bools  # which of the k rules that are usually kept hold where a trip ends at a node (n, k)
 
     @property
     def n_nodes(self) -> int:
@@ -145,12 +146,12 @@ class OpenProduct:
         return len(self.state)
 
     @cached_property
-    def indptr(self) -> NDArray[np.int64]:
+    def indptr(self) -> Ints:
         """Where the edges of each node begin (n_nodes + 1,)."""
         return np.searchsorted(self.source, np.arange(self.n_nodes + 1))
 
     @cached_property
-    def incoming(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    def incoming(self) -> tuple[Ints, Ints, Ints]:
         """Edges by the node that they enter: where those of each node begin (n_nodes + 1,), their numbers, sources."""
         order = np.argsort(self.target, kind="stable")
         return np.searchsorted(self.target[order], np.arange(self.n_nodes + 1)), order, self.source[order]
@@ -160,7 +161,7 @@ class OpenProduct:
         return csr_matrix((weight, self.target, self.indptr), shape=(self.n_nodes, self.n_nodes))
 
 
-def build_open_product(compiled: CompiledConstraint, goals: NDArray[np.int64], max_nodes: int) -> OpenProduct:
+def build_open_product(compiled: CompiledConstraint, goals: Ints, max_nodes: int) -> OpenProduct:
     """Multiply a network (its `any_task`, begun in the origins) with the machines, for trips to these goals."""
     world = compiled.world
     wanted = np.zeros(world.n_states, dtype=np.bool_)
@@ -219,7 +220,7 @@ class Batch:
         return slice(self.pairs[0].start, self.pairs[-1].stop)
 
     @cached_property
-    def goal_of(self) -> NDArray[np.int64]:
+    def goal_of(self) -> Ints:
         """The goal of each pair, by its number in the batch."""
         return np.repeat(np.arange(len(self.states)), [its.stop - its.start for its in self.pairs])
 
@@ -228,18 +229,15 @@ class Solved(NamedTuple):
     """What one evaluation found, for all pairs or a batch of them."""
 
     log_z: Floats  # (P,), nan for pairs of goals that were left
-    visits: Floats  # (E,) expected uses of world edges; of a batch, flows x(i) z(j) of product edges
+    visits: Floats  # (E + k,) expected uses of world edges (of a batch, flows of product edges), and of usual rules
     left: list[int]  # goals that could not be served
-    kept: Floats  # (k,) how often each rule that is usually kept is kept; of all pairs, at the end of the visits
 
 
 class System:
     """I - M in factors, under one set of weights of product edges (E,); LinAlgError where a pivot is 0."""
 
-    def __init__(self, product: OpenProduct, origin: NDArray[np.int64], weight: Floats, rules: Floats) -> None:
-        self.ends: Floats = np.asarray(
-            product.accepting * np.exp(product.keeps @ rules), dtype=np.float64
-        )  # what ending at each node is worth
+    def __init__(self, product: OpenProduct, origin: Ints, weight: Floats, rules: Floats) -> None:
+        self.ends: Floats = np.where(product.accepting, np.exp(product.keeps @ rules), 0.0)  # what ending is worth
         self.product, self.origin, self.weight = product, origin, weight
         self.factor, self.matrix = Factor(product.pattern, weight), product.matrix(weight)
         self.graph = product.indptr, product.target, weight
@@ -286,9 +284,9 @@ class System:
                 z[:, unsure] = 0.0
             if len(kept):
                 kept = self._kept(reached.column, q, x, z)
-        return Solved(log_z, through, left, kept)
+        return Solved(log_z, np.append(through, kept), left)
 
-    def _kept(self, column: NDArray[np.int64], q: Floats, x: Floats, z: Floats) -> Floats:
+    def _kept(self, column: Ints, q: Floats, x: Floats, z: Floats) -> Floats:
         """The weight (k,) of trips that end where each rule that is usually kept holds."""
         product, ends = self.product, np.flatnonzero(column >= 0)
         into = np.flatnonzero(column[product.target] >= 0)
@@ -297,15 +295,15 @@ class System:
         return np.asarray((ending * z[ends, column[ends]]) @ product.keeps[ends])
 
 
-Goals: TypeAlias = NDArray[np.int64]
+Goals: TypeAlias = Ints
 """The goal of each column, by its number in the batch, ascending."""
 
 
 class _Met(NamedTuple):
     """Where a batch meets one level of the factors: nodes of goals, the goal of each, and (I - M_l)^-1 for them."""
 
-    rows: NDArray[np.int64]
-    owner: NDArray[np.int64]  # ascending
+    rows: Ints
+    owner: Ints  # ascending
     columns: Floats  # (size of the level, nodes)
 
     def one_each(self, of: Goals) -> bool:
@@ -313,7 +311,7 @@ class _Met(NamedTuple):
         enough = len(self.owner) > int(of.max(initial=-1))
         return enough and bool(np.array_equal(self.owner, np.arange(len(self.owner))))
 
-    def ends(self, of: Goals) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def ends(self, of: Goals) -> tuple[Ints, Ints]:
         """The nodes of columns' goals, as places among those here, and the column of each."""
         begin, after = np.searchsorted(self.owner, of), np.searchsorted(self.owner, of, side="right")
         n = after - begin
@@ -361,7 +359,7 @@ class Reached:
         self._solve(x, np.zeros(len(x)), of, blank=False)
         return x
 
-    def close(self, missed: Floats, x: Floats, allowed: Floats | float) -> NDArray[np.bool_]:
+    def close(self, missed: Floats, x: Floats, allowed: Floats | float) -> Bools:
         """Whether columns (n, m) that miss so much of what is allowed are exact, by the gap alone."""
         with np.errstate(invalid="ignore"):
             return np.asarray(missed * self._lengths(x) <= TRUSTED * allowed)
@@ -383,11 +381,11 @@ class Reached:
             if met is not None:
                 _hold(met, block, ends[level.begin + met.rows], of, level.last and blank)
 
-    def trusted(self, missed: Floats, allowed: Floats | float, goal: int | None = None) -> NDArray[np.bool_]:
+    def trusted(self, missed: Floats, allowed: Floats | float, goal: int | None = None) -> Bools:
         """Whether columns that miss so much (k,) of what is allowed are exact: of each goal, or all of one goal."""
         longest = self._longest if goal is None else self._longest[goal]
         with np.errstate(invalid="ignore"):
-            sure: NDArray[np.bool_] = missed * longest <= TRUSTED * allowed
+            sure: Bools = missed * longest <= TRUSTED * allowed
         if not sure.all() and not self._measured:
             self._measured, self._longest = True, self._measure()
             return self.trusted(missed, allowed, goal)
@@ -454,9 +452,6 @@ def _solve(corner: Floats, right: Floats) -> Floats:
         return np.full(right.shape, np.nan)
 
 
-# ---- One factorisation for all trips: every goal is a column (or a few) of the same linear system
-
-
 BATCH = 64  # columns that go through together: 64 doubles are a few cache lines per node
 POWERS = 100  # steps of power iteration behind a bound on the radius
 
@@ -467,7 +462,7 @@ class ManyGoals:
     Pairs are distinct, and sorted by goal: `origin` (P,) is the start node of each, `goal` (P,) the goal's state.
     """
 
-    def __init__(self, product: OpenProduct, origin: NDArray[np.int64], goal: NDArray[np.int64]) -> None:
+    def __init__(self, product: OpenProduct, origin: Ints, goal: Ints) -> None:
         self.product, self.origin, self.goal = product, origin, goal
         self.batches = self._cut()
 
@@ -525,8 +520,8 @@ class ManyGoals:
         Batches go through joblib, to where a user's `parallel_config` sends them; they are added up in their own
         order, so that the answer is the same on any number of processes.
         """
-        log_z, through, product = np.full(len(self.goal), np.nan), np.zeros(len(self.product.edge)), self.product
-        left, kept = list[int](), np.zeros(product.keeps.shape[1])
+        log_z, left, product = np.full(len(self.goal), np.nan), list[int](), self.product
+        found = np.zeros(len(product.edge) + product.keeps.shape[1])
         pieces: Iterable[Solved] = self.solve_batches(log_weight, weights, range(len(self.batches)))
         if (n := min(n_workers(), len(self.batches))) > 1:
             # One task per worker: each factorises for itself, and gets the weights once.
@@ -535,24 +530,19 @@ class ManyGoals:
         for batch, piece in zip(self.batches, pieces, strict=True):
             log_z[batch.whole] = piece.log_z
             left += piece.left
-            through += piece.visits
-            kept += piece.kept
+            found += piece.visits
+        through, kept = np.split(found, [len(product.edge)])
         uses = through * np.exp(log_weight[product.edge])
         visits = np.bincount(product.edge, weights=uses, minlength=len(product.world.source))
-        return Solved(log_z, np.append(visits.astype(np.float64), kept), left, kept)
+        return Solved(log_z, np.append(visits.astype(np.float64), kept), left)
 
     def solve_batches(self, log_weight: Floats, weights: Floats | None, numbers: Iterable[int]) -> Iterator[Solved]:
         """What some of the batches find, one after the other."""
         system = self._system(log_weight)
         for batch in map(self.batches.__getitem__, numbers):
             if system is None:
-                nothing = np.zeros(len(self.product.edge))
-                yield Solved(
-                    np.full(batch.whole.stop - batch.whole.start, np.nan),
-                    nothing,
-                    batch.states,
-                    np.zeros(self.product.keeps.shape[1]),
-                )
+                nothing = np.zeros(len(self.product.edge) + self.product.keeps.shape[1])
+                yield Solved(np.full(len(batch.goal_of), np.nan), nothing, batch.states)
             else:
                 yield system.solve(batch, weights)
 
@@ -591,9 +581,7 @@ class ManyGoals:
                     out[pairs] += kept.T @ features[len(product.world.source) :]
         return out, left
 
-    def draw(
-        self, log_weight: Floats, n_draws: NDArray[np.int64], rng: np.random.Generator
-    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]:
+    def draw(self, log_weight: Floats, n_draws: Ints, rng: np.random.Generator) -> Iterator[tuple[Ints, Ints, Ints]]:
         """Independent walks of every pair, goal by goal: the pair of each walk, its world edges in a row, its length.
 
         n_draws (P,) says how many of each pair. Pairs of goals that cannot be served are missing.

@@ -108,10 +108,8 @@ def as_columns(steps: list[NDArray[np.uint32]], n: int) -> NDArray[np.uint32]:
 def timeless_log_weights(product: Product, weights: EdgeWeights) -> Floats:
     """The log-weight of each product edge as the action after so many as its node has depth."""
     discount = weights.discount ** product.depth.astype(np.float64)
-    log_weight: Floats = sweeps.edge_log_weights(
-        product.indptr, product.edge, weights.log_dynamics, discount, weights.reward
-    )
-    return log_weight
+    parts = product.indptr, product.edge, weights.log_dynamics, discount, weights.reward
+    return np.asarray(sweeps.edge_log_weights(*parts))
 
 
 # ---- The best completion of every node where time plays no role, by relaxing edges until nothing improves.
@@ -254,8 +252,7 @@ class HorizonFree(Timeless):
     def _solve(self, relative: Floats, stop: Floats) -> tuple[Factor, Floats, float]:
         """The factors, beta / exp(best), and a bound on expected lengths; DivergenceError where that is not finite."""
         product = self._product
-        shape = (product.n_nodes,) * 2
-        matrix = csr_matrix((relative, product.target, product.indptr), shape=shape)
+        matrix = csr_matrix((relative, product.target, product.indptr), shape=(product.n_nodes,) * 2)
         with contextlib.suppress(np.linalg.LinAlgError), np.errstate(all="ignore"):
             factor = Factor(Pattern(product.n_nodes, self._source, product.target), relative)
             ratio: Floats = factor.solve(stop[:, None])[:, 0]

@@ -19,16 +19,11 @@ from xmen.product.graph import Product
 from xmen.product.layered import DOUBLE, SINGLE, Base, HostLayers, Made, Nodes, Passing, Scale
 from xmen.worlds.walks import EdgeWeights, Floats
 
-# ---- Who carries out row operations on a device: fused kernels where they run, plain torch elsewhere
-
 
 def row_operations(device: torch.device) -> PlainRows:
     """Fused kernels on GPUs that have a compiler for them, or under Triton's interpreter; else plain torch."""
     interpreted = os.environ.get("TRITON_INTERPRET") == "1"
     return FusedRows() if AVAILABLE and (device.type == "cuda" or interpreted) else PlainRows()
-
-
-# ---- Row operations as one kernel each
 
 
 ENTRIES = 1024  # numbers that a program holds at once
@@ -112,18 +107,12 @@ def _shape(rows: Rows, values: Tensor) -> tuple[int, int, int]:
 
 
 def _launch(kernel: Any, n: int, shape: tuple[int, int, int], *arguments: Any) -> None:
-    """Run a kernel over n rows.
-
-    Columns, entries read side by side, and rows of a program are powers of two whose product is `ENTRIES`.
-    """
+    """Run over n rows: columns, entries side by side and rows of a program are powers of two, `ENTRIES` in all."""
     n_entries, n_rows, columns = shape
     mean = max(1, round(n_entries / max(1, n_rows)))
     width = min(WIDEST, 1 << (mean - 1).bit_length())
     size = max(1, ENTRIES // (width * columns))
     kernel[(max(1, -(-n // size)),)](n, *arguments, C=columns, W=width, R=size)
-
-
-# ---- The operations of `Layered` by torch on a device: one column per reward, many layers per look at them
 
 
 NEVER = -float("inf")

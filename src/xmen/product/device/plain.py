@@ -30,8 +30,7 @@ class Rows:
     @cached_property
     def row(self) -> Tensor:
         """The row of each entry, for operations on whole arrays; (E,) int64."""
-        counts = (self.indptr[1:] - self.indptr[:-1]).long()
-        return torch.repeat_interleave(torch.arange(len(counts), device=counts.device), counts)
+        return along(self.indptr, torch.arange(self.n_rows, device=self.indptr.device))
 
     @property
     def n_rows(self) -> int:
@@ -57,16 +56,11 @@ class DeviceGraph:
         indptr, target, edge = (self._moved(a) for a in (product.indptr, product.target, product.edge))
         self.leaving = Rows(indptr, target, edge)
         order = torch.argsort(target, stable=True)
-        entering = torch.zeros_like(indptr)
-        entering[1:] = torch.cumsum(torch.bincount(target, minlength=self.n_nodes), 0)
-        counts = (indptr[1:] - indptr[:-1]).long()
-        source = torch.repeat_interleave(torch.arange(self.n_nodes, dtype=torch.int32, device=device), counts)
-        self.entering = Rows(entering, source[order], edge[order])
-        del order, source, counts
-        n_world = len(product.world.source)
+        source = along(indptr, torch.arange(self.n_nodes, dtype=torch.int32, device=device))
+        self.entering = Rows(bounds(target, self.n_nodes).int(), source[order], edge[order])
+        del order, source
         self.by_world_edge = torch.argsort(self.entering.edge, stable=True).int()
-        self.world_edge_ends = torch.zeros(n_world + 1, dtype=torch.int64, device=device)
-        self.world_edge_ends[1:] = torch.cumsum(torch.bincount(edge, minlength=n_world), 0)
+        self.world_edge_ends = bounds(edge, len(product.world.source))
         self.accepting = torch.as_tensor(product.accepting, device=device)
         self.stops_early = not product.fixed_length
         self.distance = self._moved(product.distance)
@@ -76,14 +70,10 @@ class DeviceGraph:
         self.depth = self._moved(product.depth)
         pairs = product.world.source.astype(np.int64) * product.world.n_actions + product.world.action
         self.pair = torch.as_tensor(pairs, device=device)  # of each world edge: state * n_actions + action
-        n_pairs = product.world.n_states * product.world.n_actions
-        self.pair_ends = torch.as_tensor(np.searchsorted(pairs, np.arange(n_pairs + 1)), device=device)
+        self.pair_ends = bounds(self.pair, product.world.n_states * product.world.n_actions)
 
     def _moved(self, values: NDArray[np.uint32] | NDArray[np.int32]) -> Tensor:
         return torch.as_tensor(values.view(np.int32), device=self.device)
-
-
-# ---- Row operations in plain torch: the truth that fused kernels are tested against, and what runs where those cannot
 
 
 NEVER = -float("inf")
@@ -108,6 +98,16 @@ class Moves(NamedTuple):
     weights: Tensor  # (E, columns)
     reward: Tensor  # (world edges, columns)
     factors: Factors
+
+
+def bounds(rows: Tensor, n: int) -> Tensor:
+    """Where the entries of each of n rows begin, and the last of them end (n + 1,), where these are sorted by rows."""
+    return torch.nn.functional.pad(torch.bincount(rows, minlength=n).cumsum(0), (1, 0))
+
+
+def along(indptr: Tensor, values: Tensor) -> Tensor:
+    """The value of its row for every entry."""
+    return torch.repeat_interleave(values, torch.diff(indptr).long(), dim=0)
 
 
 def row_sums(values: Tensor, indptr: Tensor) -> Tensor:
@@ -183,8 +183,7 @@ class PlainRows:
     def _log_sum(self, values: Tensor, indptr: Tensor, first: Tensor) -> Tensor:
         largest = torch.maximum(_reduced(values, indptr, "max", NEVER), first)
         base = torch.where(largest > NEVER, largest, torch.zeros_like(largest))
-        counts = (indptr[1:] - indptr[:-1]).long()
-        total = row_sums(torch.exp(values - torch.repeat_interleave(base, counts, dim=0)), indptr)
+        total = row_sums(torch.exp(values - along(indptr, base)), indptr)
         return base + torch.log(total + torch.exp(first - base))
 
     def log_level(self, moves: Moves, discounts: Tensor, nodes: Tensor, rank: Tensor, value: Tensor) -> None:
@@ -197,9 +196,7 @@ class PlainRows:
         row, entry = row[lower], entry[lower]
         edge = rows.edge[entry]
         values = moves.weights[edge] + discounts[nodes[row], None] * moves.reward[edge] + value[rows.other[entry]]
-        indptr = torch.zeros(len(nodes) + 1, dtype=torch.int64, device=nodes.device)
-        indptr[1:] = torch.cumsum(torch.bincount(row, minlength=len(nodes)), 0)
-        value[nodes] = self._log_sum(values, indptr, value[nodes])
+        value[nodes] = self._log_sum(values, bounds(row, len(nodes)), value[nodes])
 
     def choose(self, moves: Moves, after: Tensor, column: int, uniforms: Tensor, node: Tensor) -> Tensor:
         """The entry that each walker takes from its node, in proportion to weight * after[target]; moves `node`.
@@ -241,15 +238,12 @@ class PlainRows:
     def soften(self, first: Tensor, logits: Tensor, ends: Tensor) -> Tensor:
         """log sum exp of each row of logits, which become their shares in it; of empty rows what `ends` says."""
         value = self._log_sum(logits, first, torch.full_like(ends, NEVER))
-        counts = (first[1:] - first[:-1]).long()
-        base = torch.repeat_interleave(torch.where(value > NEVER, value, torch.zeros_like(value)), counts, dim=0)
-        torch.exp(logits - base, out=logits)
-        return torch.where((counts > 0)[:, None], value, ends)
+        torch.exp(logits - along(first, torch.where(value > NEVER, value, torch.zeros_like(value))), out=logits)
+        return torch.where((torch.diff(first) > 0)[:, None], value, ends)
 
     def best(self, first: Tensor, odds: Tensor, near: Tensor) -> Tensor:
         """Which odds are the largest of their row, or at least `near` times that."""
-        least = near * _reduced(odds, first, "max", 0.0)
-        return odds >= torch.repeat_interleave(least, (first[1:] - first[:-1]).long(), dim=0)
+        return odds >= along(first, near * _reduced(odds, first, "max", 0.0))
 
     def world_totals(self, flows: Tensor, order: Tensor, ends: Tensor) -> Tensor:
         """The sum over each world edge's entries, in double precision."""

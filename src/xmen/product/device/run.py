@@ -94,9 +94,6 @@ class DeviceMachines:
             self._read()
 
 
-# ---- A product on a device
-
-
 class OnDevice:
     """The graph of a product, moved once, and what any reward on it needs."""
 

@@ -81,9 +81,6 @@ def plan_memory(graph: DeviceGraph, columns: int, discount: float, dtype: torch.
     )
 
 
-# ---- Memory on a device that one reward after the other uses, and sequences of kernels recorded over it
-
-
 LOOKAHEAD = 128  # layers that are made before anyone looks at them: looking means waiting for the device
 MOST_RECORDINGS = 64  # of one workspace; rewards that need more stretches than this are not worth recording
 
