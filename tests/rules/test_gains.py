@@ -12,7 +12,7 @@ import xmen as xm
 from rules.spelled import description
 from strategies import FormulaRules, NumpyChoices, build_event, cases, random_world
 from xmen.machines.tables import CompiledConstraint
-from xmen.rules.search import Level, Shared, effective_number, fit_model, gain_of
+from xmen.rules.search import Level, Shared, effective_number, fit_model, gain_of, gain_of_trips
 from xmen.rules.templates import TEMPLATES, View, candidates, words
 from xmen.worlds import Walks
 
@@ -101,6 +101,18 @@ def test_gain_with_a_share_that_is_kept():
     assert gain_of(math.log(p), 1 - p, 1.0) == pytest.approx(-math.log(p), abs=1e-15)
     assert gain_of(math.log(0.97), 0.03, 0.95) == 0.0  # kept less often than the model expects
     assert gain_of(math.log1p(-1e-14), 1e-14, 1.0) == pytest.approx(1e-14, rel=1e-6)  # no digits lost
+
+
+def test_gain_of_trips_is_the_most_that_a_weight_gains():
+    """On a grid of weights; of one kind of trip it is the gain above, and where all that can keep it do the limit."""
+    each, weights, q = np.array([0.0, 0.2, 0.9, 1.0]), np.array([0.1, 0.4, 0.3, 0.2]), 0.85
+    at = np.linspace(0.0, 12.0, 12_001)
+    gains = q * at - weights @ np.log1p(each[:, None] * np.expm1(at))
+    assert gain_of_trips(each, weights, q) == pytest.approx(gains.max(), abs=1e-6)
+    assert gain_of_trips(np.full(4, 0.3), weights, q) == pytest.approx(gain_of(math.log(0.3), 0.7, q), abs=1e-12)
+    assert gain_of_trips(each, weights, 0.5) == 0.0  # kept less often than the model expects
+    limit = -0.4 * math.log(0.2) - 0.3 * math.log(0.9)
+    assert gain_of_trips(each, weights, 0.9) == pytest.approx(limit, abs=1e-9)
 
 
 def test_level_is_the_binomial_tail_times_the_number_tried():

@@ -128,10 +128,20 @@ def test_tolerance_and_weights(symbols, demos):
     strict = xm.RuleInference(MEMORY.world, some, features=NO_REWARD)
     lenient = xm.RuleInference(MEMORY.world, some, features=NO_REWARD, tolerance=0.05)
     assert "count(circle) == 1" not in strict.fit(demos + broken).texts_
-    assert lenient.fit(demos + broken).texts_ == ["count(circle) == 1"]
+    assert lenient.fit(demos + broken).texts_ == ["usually(count(circle) == 1)"]
     q, p = 100 / 103, np.exp(log_z(MEMORY.world, MEMORY.rules[3]) - log_z(MEMORY.world, None))
     expected = q * np.log(q / p) + (1 - q) * np.log((1 - q) / (1 - p))
     assert lenient.gains_[0] == pytest.approx(expected, abs=1e-9)
+    rule = lenient.rules_[0]
+    assert rule == xm.usually(xm.count(symbols["circle"]) == 1)
+    assert lenient.model_.distribution().probability(rule.rule) == pytest.approx(q, abs=1e-6)
+    assert lenient.score(broken) > -np.inf
+    assert lenient.model_.rule_weights_ == {
+        lenient.texts_[0]: pytest.approx(np.log(q / (1 - q) / p * (1 - p)), abs=1e-5)
+    }
+    known = xm.RuleInference(MEMORY.world, some, features=NO_REWARD, tolerance=0.05, known=rule).fit(demos + broken)
+    assert known.rules_ == []
+    assert lenient.stability(2)[0] > 0.0
     weighed = strict.fit(demos + broken, sample_weight=[1.0] * 100 + [0.0] * 3)
     assert weighed.texts_ == ["count(circle) == 1"]
     assert weighed.gains_[0] == pytest.approx(-np.log(p), abs=1e-9)

@@ -53,3 +53,28 @@ def test_no_link_twice_is_estimated_where_it_does_not_fit():
     assert model.texts_ == ["no_revisit()"]
     assert model.verdicts()[0].estimated
     assert model.gains_[0] > model.least_gain_
+
+
+@pytest.mark.parametrize("horizon", [None, 14])
+def test_a_rule_that_some_trips_break_is_one_that_is_usually_kept(horizon):
+    """Its gain is the most that its weight gains by itself; trips to a toll gate have to break it."""
+    gate = GRID.at((2, 2), (3, 1))
+    world, rule, reward = network(horizon), xm.never(gate), -1.6 * STEPS[:, :, 0]
+    pairs = [*PAIRS, ((0, 0), (3, 1))]
+    tasks = [world.task(GRID.state(a), GRID.state(b)) for a, b in pairs]
+    soft = xm.usually(rule, weight=3.0)
+    demos = [tau for i, task in enumerate(tasks) for tau in xm.distribution(task, soft, reward).sample(20, seed=i)]
+    asked = {"features": STEPS, "templates": ["never", "visit"], "tolerance": 0.5}
+    found = xm.RuleInference(world, {"toll": gate}, **asked).fit(demos)
+    assert (found.texts_, found.rules_) == (["usually(never(toll))"], [xm.usually(rule)])
+    free = xm.XMEN(world, features=STEPS).fit(demos).reward_
+    p = np.array([xm.distribution(task, None, free).probability(rule) for task in tasks])
+    assert p[-1] == 0.0
+    weights = np.linspace(0.0, 8.0, 8_001)
+    share = np.mean([rule.accepts(tau) for tau in demos])
+    gains = share * weights - np.log1p(p[:, None] * np.expm1(weights)).mean(axis=0)
+    assert found.gains_[0] == pytest.approx(gains.max(), abs=1e-6)
+    model = found.model_
+    kept = [model.distribution(start=GRID.state(a), goal=GRID.state(b)).probability(rule) for a, b in pairs]
+    assert np.mean(kept) == pytest.approx(share, abs=1e-6)
+    assert found.table()

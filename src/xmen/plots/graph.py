@@ -12,6 +12,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 
+from xmen.constraints.constraint import Usually
 from xmen.errors import WorldError
 from xmen.plots.world import PALETTE, SYMBOLS, axes, legend_symbol
 from xmen.progress import Record
@@ -379,7 +380,8 @@ def plot_rules(model: RuleInference, held_out: Sequence[Trajectory] | None = Non
     ax.set_xlabel("gain (nats per demonstration; dashed: the least that counts)", color=GAIN_COLOUR)
     ax.spines[["top", "right"]].set_visible(False)
     if held_out is not None and len(held_out):
-        keeps = np.array([[rule.accepts(tau) for tau in held_out] for rule in model.rules_])
+        rules = [one.rule if isinstance(one, Usually) else one for one in model.rules_]
+        keeps = np.array([[rule.accepts(tau) for tau in held_out] for rule in rules])
         top = ax.twiny()
         top.set_xlim(-0.02, 1.02)
         top.plot(np.logical_and.accumulate(keeps, axis=0).mean(axis=1), places, "o-", color=HELD_OUT_COLOUR)

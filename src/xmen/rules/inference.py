@@ -10,7 +10,7 @@ import joblib
 import numpy as np
 from numpy.typing import ArrayLike
 
-from xmen.constraints.constraint import Constraint, conjunction, require_hard
+from xmen.constraints.constraint import Constraint, conjunction
 from xmen.engines.distribution import as_constraint, check_discount
 from xmen.errors import EngineError, NotFittedError
 from xmen.events import Event
@@ -58,7 +58,8 @@ class RuleInference(Estimator):
     min_gain
         The least gain of a rule, in nats per demonstration.
     tolerance
-        The share of the demonstrations that may break a rule. Those that do are left out once it is taken.
+        The share of the demonstrations that may break a rule. One that some break is found as `xm.usually(rule)`: its
+        weight is learned with the reward, `model_.rule_weights_`.
     level
         The probability of finding any rule where there is none.
     templates
@@ -135,13 +136,12 @@ class RuleInference(Estimator):
         self._check_settings()
         chosen_templates(self.templates)
         known = as_constraint(self.known)
-        require_hard(known, "RuleInference(known=...)")
         listed = list(demos) if isinstance(demos, Iterator) else demos
         weights = gather(self.world.any_task, known, listed, sample_weight).weights
         self._forget("stability_", "_report")
         self._search = self._prepare(list(listed), weights, known)
         self._found = found = self._search.run()
-        rules = {one.candidate.text: (one.candidate.rule, one.gain) for one in found.taken}
+        rules = {one.text: (one.rule, one.gain) for one in found.taken}
         self._learned(rules, found.level, found.model.fitted)
         return self
 
@@ -251,8 +251,9 @@ def _found_again(
     """Which rules are implied by those of one bootstrap sample, whose thresholds are read off anew."""
     n_demos = np.count_nonzero(weights)
     drawn = np.random.default_rng(seed).multinomial(n_demos, weights) / n_demos
-    model = make(drawn).run().model
-    return [model.keeps(rule.tabled).certain for rule in rules]
+    found = make(drawn).run()
+    texts = {one.candidate.text for one in found.taken}
+    return [rule.text in texts or found.model.keeps(rule.tabled).certain for rule in rules]
 
 
 @partial(storable, name="RuleInference")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xmen.constraints.constraint import Constraint, conjunction
+from xmen.constraints.constraint import Constraint, conjunction, usual_rules, with_rule_weights
 from xmen.engines.choose import distribution
 from xmen.errors import InfeasibleError, ProductTooLargeError
 from xmen.learners.xmen import XMEN
@@ -71,22 +71,24 @@ def report_of(search: Search, found: Found) -> Report:
 
     def verdict(one: Scored, status: str, level: Level, note: str) -> Verdict:
         chance = level.chance(one.sure)
-        return Verdict(one.candidate.text, status, one.gain, chance, one.share, not one.kept.exact, note)
+        text = one.text if status == "found" else one.candidate.text
+        return Verdict(text, status, one.gain, chance, one.share, not one.kept.exact, note)
 
     at_first, out = {one.candidate.text: one for one in found.first}, []
     for one in found.taken:
         weaker = "" if one.instead_of is None else f"weaker than {one.instead_of.candidate.text}, which adds too little"
         out.append(verdict(one, "found", one.level, weaker))
-    taken = {one.rule for one in out}
+    taken = {one.candidate.text for one in found.taken}
     for last in [one for one in found.last if one.candidate.text not in taken]:
         first, status, note = at_first.get(last.candidate.text), "not significant", ""
         if first is not None and first.kept.certain:
             status = "certain"
+        elif same := _same_rule(found, at_first, first) if last.gain <= EQUAL else None:
+            status, note = "equivalent", f"to {same}"
         elif last.kept.certain:
-            same = _same_rule(found, at_first, first)
-            status, note = ("implied", "") if same is None else ("equivalent", f"to {same}")
+            status = "implied"
         out.append(verdict(last, status, found.level, note))
-    ranked = {one.rule for one in out}
+    ranked = {one.candidate.text for one in found.last} | taken
     out += [_broken(search, i) for i, one in enumerate(search.candidates) if one.text not in ranked]
     verdicts = sorted(out, key=lambda one: STATUSES.index(one.status))
     least = max(EQUAL, search.setting.min_gain)
@@ -98,12 +100,12 @@ def report_of(search: Search, found: Found) -> Report:
 
 def _same_rule(found: Found, at_first: dict[str, Scored], first: Scored | None) -> str | None:
     """The rule found that this candidate is equivalent to: equal gains at first, and neither without the other."""
-    for text in [one.candidate.text for one in found.taken]:
+    for text, shown in [(one.candidate.text, one.text) for one in found.taken]:
         rule = at_first.get(text)
         if first is not None and rule is not None and abs(rule.gain - first.gain) <= EQUAL:
             a, b = rule.candidate.tabled, first.candidate.tabled
             if found.start.implies(a, b) and found.start.implies(b, a):
-                return text
+                return shown
     return None
 
 
@@ -145,7 +147,8 @@ def decisions(report: Report, model: XMEN, rules: Constraint | None, most: int) 
 
 def _example(report: Report, model: XMEN, constraint: Constraint | None) -> Trajectory | None:
     """The likeliest trajectory under a constraint; on a network, that of the first pair that has one."""
-    world = model.world
+    world, weights = model.world, [model.rule_weights_[one.label] for one in usual_rules(constraint)]
+    constraint = with_rule_weights(constraint, weights)
     worlds: list[MDP] = [world] if isinstance(world, MDP) else [NetworkTask(world, *pair) for pair in report.pairs]
     budget = model.get_params()["max_nodes"]
     for one in worlds:

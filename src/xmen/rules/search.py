@@ -10,15 +10,17 @@ import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import joblib
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import expit, logit
 
-from xmen.constraints.constraint import Constraint, conjunction
+from xmen.constraints.constraint import Constraint, Usually, conjunction, usual_rules, usually
 from xmen.engines.exact import ExactDistribution
 from xmen.engines.settings import EngineSettings
 from xmen.engines.trips import TripEngine
@@ -40,6 +42,9 @@ Bools = NDArray[np.bool_]
 #
 #     gain = q log(q / P) + (1 - q) log((1 - q) / (1 - P))          -log P where all of them keep it.
 #
+# Where some break it the rule is one that is usually kept, and this is what the weight w that makes P equal q gains. Of
+# trips with a P_i each it is the most of q w - mean log(1 - P_i + P_i exp(w)).
+#
 # Were the model true, the rule would be kept that often with probability at most exp(-n gain) (P^n where all keep it).
 # The smallest of m such numbers is below level / m with probability at most `level`: that is the correction.
 
@@ -54,6 +59,21 @@ def gain_of(log_kept: float, broken: float, share: float) -> float:
     if log_p >= math.log(share):
         return 0.0
     return share * (math.log(share) - log_p) + (1 - share) * (math.log(1 - share) - math.log(broken))
+
+
+MOST_NATS = 50.0  # of the weight of a rule that is kept wherever it can be
+
+
+def gain_of_trips(each: Floats, weights: Floats, share: float) -> float:
+    """The gain of a rule that the model keeps with these P_i (n,), in trips with weights (n,), and some break."""
+
+    def lacking(w: float) -> float:
+        return share - float(weights @ expit(w + logit(each)))
+
+    if lacking(0.0) <= 0.0:
+        return 0.0
+    w = MOST_NATS if lacking(MOST_NATS) >= 0.0 else brentq(lacking, 0.0, MOST_NATS)
+    return float(share * w - weights @ np.log1p(each * np.expm1(w)))
 
 
 def effective_number(weights: Floats) -> float:
@@ -104,11 +124,15 @@ KEPT_BYTES = 200_000_000  # of joined machines that are kept between rounds
 
 @dataclass(frozen=True)
 class Kept:
-    """P(c) as log_kept and 1 - P(c) as broken (exactly 0 only where c is certain), with the error of log_kept."""
+    """P(c) as log_kept and 1 - P(c) as broken (exactly 0 only where c is certain), with the error of log_kept.
+
+    Of trips log_kept is a mean, and `each` has the P(c) of every demonstration's pair (n,), and their weights (n,).
+    """
 
     log_kept: float
     broken: float
     std: float = 0.0
+    each: tuple[Floats, Floats] | None = field(default=None, compare=False)
 
     @property
     def exact(self) -> bool:
@@ -252,22 +276,27 @@ class TripModel(Model):
             budget = min(budget, max(CANDIDATE_NODES, 2 * network.n_states * max(1, len(self.multiplied))))
         rules, (starts, goals) = conjunction([*self.multiplied, *more]), (self.trips.starts, self.trips.last_states)
         engine = TripEngine(network, rules, starts, goals, self.weights, budget, self.setting.discount)
-        reward = self.fitted.reward_.table()[network.source, network.action]
+        known = vars(self.fitted).get("rule_weights_", {})
+        reward = np.append(
+            self.fitted.reward_.table()[network.source, network.action],
+            [known.get(one.label, one.weight) for one in usual_rules(rules)],
+        )
         partitions: Floats = engine.log_z(reward)[engine.pair_of]
         return partitions
 
     def _exactly(self, constraint: Constraint) -> Kept | None:
         try:
-            difference = self._partitions([constraint]) - self._log_z
+            each = np.minimum(0.0, self._partitions([constraint]) - self._log_z)
         except ProductTooLargeError:
             self.shared.too_large.add(constraint)
             return None
-        except InfeasibleError:
-            return Kept(-math.inf, 1.0)
-        if np.abs(difference).max() <= CERTAIN:
+        except InfeasibleError:  # some pairs have no trip that keeps it: the others' weights are counted twice
+            twice = self._partitions([usually(constraint, weight=math.log(2.0))]) - self._log_z
+            return Kept(-math.inf, 1.0, each=(np.clip(np.expm1(twice), 0.0, 1.0), self.weights))
+        if np.abs(each).max() <= CERTAIN:
             return Kept(0.0, 0.0)
-        log_kept = min(0.0, float(self.weights @ difference))
-        return Kept(log_kept, -math.expm1(log_kept))
+        log_kept = float(self.weights @ each)
+        return Kept(log_kept, -math.expm1(log_kept), each=(np.exp(each), self.weights))
 
     def implies(self, strong: Constraint, weak: Constraint) -> bool:
         if self.rejecting:
@@ -295,7 +324,7 @@ class TripModel(Model):
 def fit_model(
     setting: Any, rules: Sequence[Constraint], demos: Sequence[Trajectory], weights: Floats, shared: Shared
 ) -> Model:
-    """The reward fitted under the rules, in their order; what was found last is left out where they do not all fit."""
+    """The reward fitted under the rules, in their order; the last hard one is left out where they do not all fit."""
     multiplied, rejecting = list(rules), list[Constraint]()
     of_all: dict[str, Any] = {"discount": setting.discount, "l2": setting.l2, "max_nodes": setting.max_nodes}
     while True:
@@ -306,9 +335,10 @@ def fit_model(
                 warnings.simplefilter("ignore", LearningWarning)
                 fitted.fit(demos, sample_weight=weights)
         except ProductTooLargeError:
-            if not multiplied:
+            hard = [k for k, rule in enumerate(multiplied) if not isinstance(rule, Usually)]
+            if not hard:
                 raise
-            rejecting.insert(0, multiplied.pop())
+            rejecting.insert(0, multiplied.pop(hard[-1]))
             continue
         if isinstance(setting.world, Network):
             trips = Walks.of(setting.world.any_task, demos)
@@ -332,12 +362,24 @@ class Scored:
     @property
     def gain(self) -> float:
         """Its gain, in nats per demonstration."""
-        return gain_of(self.kept.log_kept, self.kept.broken, self.share)
+        if self.share == 1.0 or self.kept.each is None:
+            return gain_of(self.kept.log_kept, self.kept.broken, self.share)
+        return gain_of_trips(*self.kept.each, self.share)
 
     @property
     def sure(self) -> float:
         """The gain, less three standard errors where it is an estimate: what it is ranked and judged by."""
         return self.gain - ERRORS * self.kept.std if self.kept.std else self.gain
+
+    @property
+    def rule(self) -> Constraint:
+        """The rule; one that is usually kept where some demonstrations break it."""
+        return self.candidate.rule if self.share == 1.0 else usually(self.candidate.rule)
+
+    @property
+    def text(self) -> str:
+        """The rule in the user's names."""
+        return self.candidate.text if self.share == 1.0 else f"usually({self.candidate.text})"
 
 
 @dataclass(frozen=True)
@@ -374,29 +416,27 @@ class Search:
     def run(self) -> Found:
         """Rules until none passes."""
         taken: list[Taken] = []
-        model, alive = start, _ = self._fitted(taken)
-        first = ranking = self._rank(model, alive)
+        model = start = self._fitted(taken)
+        first = ranking = self._rank(model)
         while len(taken) < self.setting.max_rules:
-            choice = self._choose(model, ranking, self._level(alive))
+            choice = self._choose(model, ranking)
             if choice is None:
                 break
             taken = self._without_superfluous([*taken, choice])
-            model, alive = self._fitted(taken)
-            ranking = self._rank(model, alive)
-        return Found(taken, start, model, first, ranking, self._level(alive))
+            model = self._fitted(taken)
+            ranking = self._rank(model)
+        return Found(taken, start, model, first, ranking, self._level)
 
-    def _level(self, alive: Bools) -> Level:
-        n = effective_number(self.weights[alive])
+    @property
+    def _level(self) -> Level:
+        n = effective_number(self.weights)
         return Level(n, len(self.candidates), self.setting.level, self.setting.min_gain)
 
-    def _fitted(self, taken: list[Taken]) -> tuple[Model, Bools]:
-        """The model under these rules, and the demonstrations (n,) that keep them, which it is fitted to."""
-        alive = self.weights > 0
-        for one in taken:
-            alive = alive & self.keeps[self._rows[one.candidate.text]]
-        rules = [*self.known, *(one.candidate.rule for one in taken)]
+    def _fitted(self, taken: list[Taken]) -> Model:
+        """The model under these rules."""
+        rules, alive = [*self.known, *(one.rule.named(one.text) for one in taken)], self.weights > 0
         demos = [tau for tau, here in zip(self.demos, alive.tolist(), strict=True) if here]
-        return fit_model(self.setting, rules, demos, self.weights[alive], self._shared), alive
+        return fit_model(self.setting, rules, demos, self.weights[alive], self._shared)
 
     @cached_property
     def _shared(self) -> Shared:
@@ -407,11 +447,10 @@ class Search:
         """Where each candidate stands, by its text."""
         return {one.text: row for row, one in enumerate(self.candidates)}
 
-    def _rank(self, model: Model, alive: Bools, only: int | None = None) -> list[Scored]:
+    def _rank(self, model: Model, only: int | None = None) -> list[Scored]:
         """All candidates that enough demonstrations keep, by falling gain, the simplest of equals first; or one."""
-        weights = self.weights * alive
-        shares = self.keeps @ weights / weights.sum()
-        shares[np.all(self.keeps[:, alive], axis=1)] = 1.0  # not 1 - 1e-16
+        shares = self.keeps @ self.weights / self.weights.sum()
+        shares[np.all(self.keeps[:, self.weights > 0], axis=1)] = 1.0  # not 1 - 1e-16
         rows = [only] if only is not None else np.flatnonzero(shares >= 1.0 - self.setting.tolerance - 1e-12).tolist()
         asked = [self.candidates[row].tabled for row in rows]
         kept = list(map(model.keeps, asked[:1]))  # by itself: it compiles what the others share
@@ -427,8 +466,12 @@ class Search:
             rest = rest[len(same) :]
         return ranking
 
-    def _choose(self, model: Model, ranking: list[Scored], level: Level) -> Taken | None:
-        """The best candidate, or a simpler one that it implies and is hardly better than; None if none passes."""
+    def _choose(self, model: Model, ranking: list[Scored]) -> Taken | None:
+        """The best candidate, or a simpler one that it implies and is hardly better than; None if none passes.
+
+        The weight of a rule that is usually kept is learned: only one that fits the product is taken.
+        """
+        level, ranking = self._level, [one for one in ranking if one.share == 1.0 or one.kept.exact]
         if not ranking or not level.passes(ranking[0].sure):
             return None
         best = ranking[0]
@@ -451,5 +494,5 @@ class Search:
 
     def _worth(self, taken: list[Taken], which: int) -> Scored:
         """One of the rules as if it were the last to be taken."""
-        model, alive = self._fitted(taken[:which] + taken[which + 1 :])
-        return self._rank(model, alive, only=self._rows[taken[which].candidate.text])[0]
+        model = self._fitted(taken[:which] + taken[which + 1 :])
+        return self._rank(model, only=self._rows[taken[which].candidate.text])[0]
