@@ -23,7 +23,7 @@ from xmen.product.graph import DEFAULT_MAX_NODES
 from xmen.product.watch import Mass, join
 from xmen.rewards import Floats
 from xmen.rules.inference import RuleInference
-from xmen.rules.templates import Candidate, View, candidates, words
+from xmen.rules.templates import TEMPLATES, Candidate, View, candidates, words
 from xmen.worlds import Cell, GridWorld, Trajectory, Walks
 
 N_DEMOS = 100
@@ -103,9 +103,9 @@ def _draw_rules(
         if CompiledConstraint(one.tabled, world).check(walks).all() and mass(free, one.tabled).broken > 0.0
     ]
     for _ in range(n_hidden if kept else 0):
-        names = sorted({one.template for one in kept})
+        names = sorted({TEMPLATES[one.order].name for one in kept})
         name = names[int(rng.integers(len(names)))]
-        same = [one for one in kept if one.template == name]
+        same = [one for one in kept if TEMPLATES[one.order].name == name]
         yield same[int(rng.integers(len(same)))]
 
 
