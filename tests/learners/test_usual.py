@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import xmen as xm
+from xmen.methods.information import Information, curvature
+from xmen.methods.runs import Coordinates
 
 GRID = xm.GridWorld(4, 4, start=(0, 0), goal=(3, 3), moves=("up", "right"))
 CENTRE, CORNER = xm.visit(GRID.at((1, 1))).named("centre"), xm.never(GRID.at((0, 3))).named("corner")
@@ -172,11 +174,36 @@ def test_warm_start_and_validation():
     assert loss == pytest.approx(-watched.score(demos_of(seed=9)), abs=1e-9)
 
 
+def test_shares_that_nothing_gives_are_refused():
+    """No way passes the corner and the centre: with 50 steps the weights are at hundreds of nats."""
+    rule = xm.usually(xm.visit(GRID.at((0, 3))).named("far"), share=0.7) & xm.usually(CENTRE, share=0.6)
+    with pytest.warns(xm.ConvergenceWarning), pytest.raises(xm.InfeasibleError, match=r"'far' with share=0\.7"):
+        xm.XMEN(GRID, rule, features=SHY, max_iter=50).fit(demos_of(30))
+
+
+def test_the_rounding_of_differences_is_no_curvature():
+    """A rule that depends on the ends of trips alone has an infinite error, whichever way its share is rounded."""
+    for ulp in (-1.0, 1.0):
+
+        def means(points, ulp=ulp):
+            return [np.array([np.tanh(at[0]), 0.5 + ulp * np.spacing(0.5) * np.sign(at[1])]) for at in points]
+
+        coordinates = Coordinates(2, None, np.zeros(2))
+        hessian = curvature(means, np.zeros(2), np.ones(2), coordinates)
+        np.testing.assert_allclose(hessian, np.diag([1.0, 0.0]), atol=1e-7)
+        told = Information(coordinates, hessian, np.zeros((4, 2)), np.full(4, 0.25))
+        np.testing.assert_allclose(np.diag(told.covariances(None, None)[0]), [0.25, np.inf], rtol=1e-6)
+
+
 def test_what_is_not_served_is_refused():
     with pytest.raises(xm.EngineError, match="usually kept"):
         xm.XMEN(GRID, xm.usually(CENTRE), features=SHY, method="reject").fit(demos_of(3))
     with pytest.raises(xm.EngineError, match="leave weight=1 of 'centre' out"):
         xm.XMEN(GRID, xm.usually(CENTRE, weight=1.0), features=SHY, method="paper").fit(demos_of(3))
+    reward = xm.NeuralReward(pytest.importorskip("torch").nn.Linear(1, 1), SHY)
+    for learner in (xm.XMEN, xm.CausalXMEN):
+        with pytest.raises(xm.ConstraintError, match="a neural reward takes hard rules only"):
+            learner(GRID, xm.usually(CENTRE), reward=reward).fit(demos_of(3))
 
 
 @pytest.mark.parametrize("oracle", ["listed", "cryptominisat"])
@@ -213,11 +240,17 @@ def test_algorithm_1_draws_with_the_weights_of_rules():
     assert model.distribution().probability(CENTRE) == pytest.approx(0.9, abs=0.03)
 
 
+def test_a_named_conjunction_is_its_rules(recwarn):
+    """Each is learned by itself, and what all trajectories keep, as every rule of this kind, is no news."""
+    rules = xm.usually(CENTRE) & xm.usually(CORNER)
+    model = xm.XMEN(GRID, rules.named("both"), features=SHY).fit(demos_of())
+    assert model.rule_weights_ == xm.XMEN(GRID, rules, features=SHY).fit(demos_of()).rule_weights_
+    assert not recwarn
+
+
 def test_two_of_one_name_are_refused():
     with pytest.raises(xm.ConstraintError, match="name them apart"):
         xm.XMEN(GRID, xm.usually(CENTRE) & xm.usually(CENTRE), features=SHY).fit(demos_of(3))
-    with pytest.raises(xm.ConstraintError, match="hard rules only"):
-        xm.RuleInference(GRID, known=xm.usually(CENTRE)).fit(demos_of(3))
 
 
 def test_causal_entropy_without_chance_is_the_same(model):

@@ -603,7 +603,7 @@ def conjunction(constraints: Iterable[Constraint | None]) -> Constraint | None:
 def units(constraint: Constraint | None, above: str | None = None) -> list[tuple[str, Constraint]]:
     """The parts of a conjunction that a user would name, each with its label; none of no constraint.
 
-    Conjunctions are opened, except one that carries a name while nothing inside it does.
+    Conjunctions are opened, except one that carries a name while nothing inside it does, and all of it is hard.
     """
 
     def names_inside(node: Constraint) -> bool:
@@ -611,7 +611,7 @@ def units(constraint: Constraint | None, above: str | None = None) -> list[tuple
 
     if constraint is None:
         return []
-    if isinstance(constraint, And) and (constraint.name is None or names_inside(constraint)):
+    if isinstance(constraint, And) and (constraint.name is None or names_inside(constraint) or usual_rules(constraint)):
         return [unit for child in constraint.children for unit in units(child, constraint.name or above)]
     label = constraint.label
     return [(label if constraint.name or above is None else Message("{}: {}", above, label), constraint)]

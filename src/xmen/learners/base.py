@@ -796,6 +796,7 @@ class GradientLearner(Learner):
             why = "features are for a linear reward, and a reward by a network has its own inputs"
             raise EngineError(f"features and reward are both given: {why}. Leave out features or reward={reward!r}.")
         states, actions = self.world.any_task.n_states, self.world.any_task.n_actions
+        require_hard(self._rule(), "a neural reward")
         if (own := (reward.n_states, reward.n_actions)) != (states, actions):
             raise RewardError(
                 f"reward is for {own[0]} states and {own[1]} actions, but the world has {states} states and {actions} "

@@ -330,7 +330,8 @@ class CausalXMEN(GradientLearner):
         outcome = self._drive(run, demos, apart=("max_iter", "device"))
         if loss.validity != "sure":  # of which demonstrations that fail were refused
             warn_of_promise(loss, self._table(), demos)
-        warn_of_usual(usual_rules(as_constraint(self.constraint)), self._task(demos).shares)
+        usual, found = usual_rules(as_constraint(self.constraint)), vars(self).get("rule_weights_", {})
+        warn_of_usual(usual, self._task(demos).shares, found, outcome.converged)
         if self.reward is None and outcome.converged and not read_l2(self.l2).any():
             warn_of_infinity(loss, self._read_features(), demos)
 

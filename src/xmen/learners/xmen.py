@@ -184,10 +184,9 @@ class MaximumEntropy(GradientLearner):
         if method is not None:
             method.check(self._engine_settings(), self.given, self.reward is not None)
         usual = usual_rules(as_constraint(self.constraint))
-        if usual and (self.reward is not None or isinstance(method, Reject)):
-            how = "a neural reward" if self.reward is not None else f"method={self.method!r}"
-            what = "{} takes hard rules only, and {!r} is usually kept: learn with features and another method."
-            raise EngineError(Message(what, how, usual[0].label))
+        if usual and isinstance(method, Reject):
+            what = "method='reject' takes hard rules only, and {!r} is usually kept: learn by another method."
+            raise EngineError(Message(what, usual[0].label))
         if isinstance(method, Paper) and (given := [rule for rule in usual if rule.weight is not None]):
             what = "method='paper' learns every weight: leave weight={:g} of {!r} out, or use another method."
             raise EngineError(Message(what, given[0].weight, given[0].label))
@@ -219,7 +218,8 @@ class MaximumEntropy(GradientLearner):
         apart = ("engine",) if method.plans_with_max_iter else ("engine", "max_iter")  # the engine answers later
         outcome = self._drive(run, demos, apart, **more, method=method.name)
         self.method_ = method.name
-        warn_of_usual(usual_rules(as_constraint(self.constraint)), task.shares)
+        found = vars(self).get("rule_weights_", {})
+        warn_of_usual(usual_rules(as_constraint(self.constraint)), task.shares, found, outcome.converged)
         base = outcome.base
         # Given the start, learning was in a world of the demonstrations' own starts: that one does not answer.
         if base is not None and base.world is self.world and asked.engine in ("auto", base.engine):

@@ -5,7 +5,7 @@ c can be added to the weights without changing the distribution. A feature is un
 the least (or most) of it that a valid trajectory can have, and others have more (less): its weight has no optimum.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from scipy.sparse import csr_matrix, vstack
@@ -13,7 +13,7 @@ from scipy.sparse import csr_matrix, vstack
 from xmen import errors
 from xmen.constraints.constraint import Usually
 from xmen.engines.diagnosis import multiply
-from xmen.engines.exact import ExactDistribution
+from xmen.engines.exact import LARGEST_WEIGHT, ExactDistribution
 from xmen.engines.reject import RejectDistribution
 from xmen.engines.trips import TripEngine
 from xmen.engines.xor import XorDistribution
@@ -60,14 +60,20 @@ def warn_undetermined(
         warn_unidentified(unidentified(base, features))
 
 
-def warn_of_usual(usual: list[Usually], shares: Floats) -> None:
-    """Warn of rules whose weights were learned, and that all demonstrations keep or all break."""
+def warn_of_usual(usual: list[Usually], shares: Floats, weights: Mapping[str, float], converged: bool) -> None:
+    """Warn of rules whose weights were learned, and that all demonstrations keep or all break.
+
+    InfeasibleError where the fit has driven the weight of a share that was given beyond all reason.
+    """
     for rule, share in zip(usual, shares.tolist(), strict=True):
         if rule.weight is None and not EPSILON < share < 1.0 - EPSILON:
             what = "every demonstration keeps" if share > 0.5 else "no demonstration keeps"
             advice = "make the rule hard" if share > 0.5 else "drop it, or make its negation hard"
             sentence = "{} {!r}: its weight has no finite optimum, and stopped where it was. Better {}."
             notify(Message(sentence, what, rule.label, advice), errors.UnboundedWarning)
+        if rule.share is not None and not converged and abs(weights[rule.label]) > LARGEST_WEIGHT:
+            sentence = "no weights keep {!r} with share={:g}: other rules, or these together, decide how often."
+            raise errors.InfeasibleError(Message(sentence, rule.label, share))
 
 
 def warn_unbounded(which: list[int], ended: str) -> None:

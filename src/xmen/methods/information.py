@@ -29,7 +29,7 @@ from xmen.rewards.linear import Features, Floats
 from xmen.worlds.network import AnyTask, Network
 
 STEP = 1e-4  # of a weight, in units of its feature's size: errors of 1e-8 from the third derivative and from rounding
-SINGULAR = 1e-10  # curvature below this share of the largest is none
+SINGULAR = 1e-10  # curvature below this share of the largest is none, as is this much of a feature of size 1
 
 
 class Information(NamedTuple):
@@ -90,7 +90,7 @@ def _summed(rows: Floats, labels: NDArray[Any]) -> Floats:
 
 def _inverse(matrix: Floats) -> tuple[Floats, NDArray[np.bool_]]:
     """The inverse of a curvature, whatever the units of features, 0 where it is flat; and which weights are so."""
-    unit = np.sqrt(np.diag(matrix))
+    unit = np.sqrt(np.maximum(np.diag(matrix), 0.0))
     unit = np.where(unit > 0, unit, 1.0)
     values, vectors = np.linalg.eigh(matrix / np.outer(unit, unit))
     flat = values <= SINGULAR * values.max(initial=0.0)
@@ -147,7 +147,8 @@ def curvature(means: Means, weights: Floats, scale: Floats, coordinates: Coordin
     out = np.zeros((len(weights), len(weights)))
     for i, k in enumerate(free):
         out[k] = (found[2 * i] - found[2 * i + 1]) / (2.0 * step[k])
-    return (out + out.T) / 2.0
+    flat = np.diag(out) <= SINGULAR * scale**2  # rounding
+    return np.where(flat | flat[:, None], 0.0, (out + out.T) / 2.0)
 
 
 def _trip_moments(task: Task, settings: FitSettings, network: Network, weights: Floats) -> tuple[Floats, Floats]:
