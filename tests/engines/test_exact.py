@@ -174,6 +174,8 @@ def test_linear_rewards_and_expected_features():
     np.testing.assert_allclose(d.expected_features(), expected, atol=1e-12)
     with pytest.raises(xm.RewardError, match="LinearReward"):
         d.with_reward(features @ weights).expected_features()
+    with pytest.raises(xm.RewardError, match=r"Features of states are np\.repeat"):
+        xm.LinearReward(features[:, 0], weights)
 
 
 def test_terminal_start_gives_a_trajectory_of_length_zero():

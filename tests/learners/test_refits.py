@@ -83,6 +83,13 @@ def test_folds_that_cannot_be_are_refused(folds, said):
         xm.XMEN(grid, rules, features).fit(demos).cross_validate([0.1], folds)
 
 
+@pytest.mark.parametrize("l2", [0.1, []])
+def test_penalties_are_a_list(l2):
+    grid, rules, features, demos = task()
+    with pytest.raises(xm.EngineError, match="compares the penalties of a list; got"):
+        xm.XMEN(grid, rules, features).fit(demos).cross_validate(l2)
+
+
 def test_what_it_cannot_do_is_said(tmp_path):
     grid, rules, features, demos = task()
     model = xm.XMEN(grid, rules, features)

@@ -89,7 +89,7 @@ def test_elasticities_are_derivatives_of_flows(fitted, links):
     np.testing.assert_allclose(found, slope / flows(0.0), atol=1e-6)
     assert np.ptp(found) > 0.01
     np.testing.assert_array_equal(found, model.elasticities(DEMAND, "feature 1", links))
-    for unknown in (3, -1, "length"):
+    for unknown in (3, -1, "length", 1.5, None, [0, 1]):
         with pytest.raises(xm.EngineError, match=r"is no feature: they are 'feature 0'.*numbered from 0"):
             model.elasticities(DEMAND, unknown)
 
@@ -158,8 +158,9 @@ def test_a_summary_compares_models_and_is_a_frame(fitted):
     np.testing.assert_allclose(summary.confidence_intervals(0.9), frame[["lower", "upper"]])
     wide = summary.confidence_intervals(robust=True)
     np.testing.assert_allclose(wide[:, 1] - wide[:, 0], 2 * 1.959963984540054 * summary.robust_errors)
-    with pytest.raises(xm.EngineError, match=r"level is a probability between 0 and 1, as 0\.95; got 95"):
-        summary.confidence_intervals(95)
+    for level in (95, "95", None):
+        with pytest.raises(xm.EngineError, match=f"level is a finite number, above 0 and below 1; got {level!r}"):
+            summary.confidence_intervals(level)
 
 
 def test_the_null_log_likelihood_is_that_without_what_was_learned(tmp_path):
@@ -221,6 +222,29 @@ def test_flows_and_closures_go_out_by_name(square, states, tmp_path):
         "properties": {states[:-1]: str(network.names[0]), "flow": flows.states[0]},
     }
     assert set(closed.to_geojson()["features"][0]["properties"]) == {states[:-1], "before", "after", "change"}
+
+
+def test_a_frame_of_demand_is_read_by_its_names(fitted):
+    pandas = pytest.importorskip("pandas")
+    model = fitted[3]
+    frame = pandas.DataFrame(DEMAND, columns=["start", "goal", "trips"])
+    expected = model.flows(DEMAND).states
+    for order in (["start", "goal", "trips"], ["goal", "start", "trips"], ["trips", "start", "goal"]):
+        np.testing.assert_array_equal(model.flows(frame[order]).states, expected)
+    others = frame.rename(columns={"start": "from", "goal": "to"})
+    np.testing.assert_array_equal(model.flows(others).states, expected)
+
+
+def test_links_whose_names_a_file_confuses_are_lines_on_a_map():
+    graph = nx.DiGraph([(1, "1", {"length": 1.0}), ("1", 2, {"length": 1.0}), (1, 2, {"length": 3.0})])
+    graph.add_edge(2, 1, length=1.0)
+    nx.set_node_attributes(graph, {node: {"x": float(k), "y": 0.0} for k, node in enumerate(graph)})
+    network = xm.Network.from_networkx(graph)
+    model = xm.XMEN(network, features=network.select("length"), max_iter=0, fixed={0: -1.0}).fit(
+        [network.trip([(1, "1"), ("1", 2)])]
+    )
+    shapes = model.flows([((1, "1"), ("1", 2), 1.0)]).to_geojson()["features"]
+    assert {shape["geometry"]["type"] for shape in shapes} == {"LineString"}
 
 
 def test_without_places_there_is_no_geojson(fitted):

@@ -208,5 +208,9 @@ def test_all_rows_of_a_csv_that_cannot_be_read_are_listed_with_their_lines(tmp_p
     assert re.findall(r"walks.csv, line (\d+)", said) == ["3", "4", "6", "9"]
     for words in ("cell (9, 0)", "cell (0, 7)", "step 2 follows step 0", "do not stand together"):
         assert words in said
+    file.write_text("demo,step,x,y\n" + "\n".join([*rows[:3], "d,0,0,0,0"]) + "\n")
+    with pytest.raises(xm.FileFormatError) as caught:
+        xm.read_demos(file, grid)
+    assert re.findall(r"walks.csv, line (\d+)", str(caught.value)) == ["5", "3", "4"]  # of the wrong length, too
     file.write_text("demo,step,x,y\n" + "\n".join(rows[5:7]) + "\n")
     assert len(xm.read_demos(file, grid)) == 1

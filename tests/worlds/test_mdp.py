@@ -102,8 +102,11 @@ def test_rows_can_be_a_dense_table_by_state_or_by_action(axes: tuple[int, int, i
     for s, a, t, p in rows:
         table[s, a, t] = p
     given, dense = (MDP(3, 2, one, start=0, terminal=[2], horizon=5) for one in (rows, table.transpose(axes)))
+    lists = MDP(3, 2, table.transpose(axes).tolist(), start=0, terminal=[2], horizon=5)
+    matrices = MDP(3, 2, tuple(table.transpose(axes)), start=0, terminal=[2], horizon=5)
     for name in ("source", "action", "target", "probability"):
-        assert np.array_equal(getattr(given, name), getattr(dense, name))
+        for other in (dense, lists, matrices):
+            assert np.array_equal(getattr(given, name), getattr(other, name))
 
 
 def test_a_dense_table_of_another_shape_or_that_could_be_either_is_refused() -> None:
@@ -111,6 +114,10 @@ def test_a_dense_table_of_another_shape_or_that_could_be_either_is_refused() -> 
         MDP(3, 2, np.zeros((3, 3, 2)), start=0, terminal=[2])
     with pytest.raises(WorldError, match=r"may be by state.*np.argwhere"):
         MDP(2, 2, np.full((2, 2, 2), 0.5), start=0, terminal=[1])
+    with pytest.raises(WorldError, match=r"2 more such pairs\): divide them by their sums, in float64"):
+        MDP(3, 1, np.full((3, 1, 3), 1 / 3).astype(np.float32), start=0, horizon=2)
+    with pytest.raises(WorldError, match="row 0 must have 4 entries"):
+        MDP(2, 1, [[[0.0, 1.0], [1.0]], [[0.0, 1.0]]], start=0, terminal=[1])
     with pytest.raises(WorldError, match="the probability is -1"):
         MDP(2, 1, np.array([[[0.0, -1.0]], [[0.0, 0.0]]]), start=0, terminal=[1])
 

@@ -189,6 +189,24 @@ def test_of_many_bad_rows_ten_are_listed(network):
         xm.read_trips([["a", "b", "c"]], network, errors="ignore")
 
 
+def test_trips_are_called_as_their_rows_call_them(network, tmp_path):
+    rows = {"trip": ["x7", "x7", "bad", "a9", "a9", "a9"], "node": list("abzbcd")}
+    trips = xm.read_trips(rows, network, errors="skip")
+    assert trips.names == ["x7", "a9"]
+    xm.write_demos(trips, tmp_path / "out.csv", network)
+    again = xm.read_trips(tmp_path / "out.csv", network)
+    assert (again, again.names) == (trips, trips.names)
+    xm.write_demos(trips, tmp_path / "out.jsonl")
+    with pytest.raises(xm.FileFormatError, match=r"line 1: expected .* 'path', got .*\(read_demos reads states"):
+        xm.read_trips(tmp_path / "out.jsonl", network)
+    assert xm.read_demos(tmp_path / "out.jsonl", network) == trips
+
+
+def test_trips_lead_through_a_network(network):
+    with pytest.raises(xm.WorldError, match="takes a Network; got 'town'"):
+        xm.read_trips([["a", "b", "c"]], "town")
+
+
 def test_a_missing_path_is_not_a_missing_column(network, tmp_path):
     file = tmp_path / "trips.csv"
     file.write_text("who,path\nann,a b c\nben,\n")

@@ -230,8 +230,8 @@ class Distribution(ABC):
         rules
             A constraint, or several, all of which have to hold.
         return_std
-            Also return a standard error, which is 0 where the answer is exact, and leaves out the factor `delta` by
-            which the xor engine's draws may be off.
+            Also return a standard error, which is 0 only where the answer is exact, and leaves out the factor `delta`
+            by which the xor engine's draws may be off.
         n, seed
             How many draws, where it takes them, and their seed.
 
@@ -245,7 +245,8 @@ class Distribution(ABC):
         rule = self._further(rules)
         require_whole("n of probability(rules, n=...)", n, least=1)
         share = sum(map(rule.accepts, self.sample(n, seed=seed))) / n
-        return (share, float(np.sqrt(share * (1.0 - share) / n))) if return_std else share
+        drawn = (n * share + 1.0) / (n + 2.0)  # one more of each kind, so that none of n is not none at all
+        return (share, float(np.sqrt(drawn * (1.0 - drawn) / n))) if return_std else share
 
     def _further(self, rules: object) -> Constraint:
         """The rules of a question, together, checked against the world."""

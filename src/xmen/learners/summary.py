@@ -15,6 +15,7 @@ from scipy.stats import chi2, norm
 from xmen.constraints.constraint import And, Constraint, Usually
 from xmen.errors import EngineError, extra_module
 from xmen.methods.demonstrations import Demonstrations
+from xmen.options import require_number
 from xmen.rewards.linear import Features, Floats, StateFeatures, read_features
 from xmen.worlds.from_networkx import GraphWorld, RoadNetwork
 from xmen.worlds.names import some
@@ -140,8 +141,7 @@ class Summary:
 
     def confidence_intervals(self, level: float = 0.95, robust: bool = False) -> Floats:
         """Where each weight lies with this probability, by the normal distribution: (d, 2), nan for fixed weights."""
-        if not 0.0 < level < 1.0:
-            raise EngineError(f"level is a probability between 0 and 1, as 0.95; got {level!r:.60}.")
+        require_number("level", level, above=0.0, below=1.0)
         reach = norm.ppf(0.5 + level / 2.0) * (self.robust_errors if robust else self.standard_errors)
         return np.stack([self.weights - reach, self.weights + reach], axis=1)
 

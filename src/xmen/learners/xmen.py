@@ -33,7 +33,7 @@ from xmen.methods.neural import NeuralRun, Optimiser, Training
 from xmen.methods.paper import Paper
 from xmen.methods.reject import Reject
 from xmen.methods.runs import DEFAULT_PATIENCE, Likelihood, Method, Run, Task
-from xmen.options import Options, listed, require_choice, require_whole
+from xmen.options import Options, as_int, listed, require_choice, require_whole
 from xmen.progress import Callback, Record
 from xmen.rewards.linear import Floats, LinearReward
 from xmen.rewards.neural import NeuralReward
@@ -94,7 +94,7 @@ FLOW_DRAWS = 300  # of every pair, where rules have to reject
 FLOW_STEP = 1e-4  # nats by which the reward of a move changes at most, for elasticities
 
 Demand = Iterable[Sequence[Any]]
-"""Rows (start, goal, number of trips), or a data frame whose first three columns are these."""
+"""Rows (start, goal, number of trips), or a data frame: by the columns `start` and `goal`, else its first three."""
 
 
 class Flows(NamedTuple):
@@ -154,7 +154,7 @@ def _geojson(network: Any, **columns: Floats) -> dict[str, Any]:
         raise EngineError('GeoJSON takes the places of nodes: make networks of graphs whose nodes have "x" and "y".')
     features = []
     for record, shape in zip(_named(network, columns), shapes, strict=True):
-        kind, place = ("LineString", shape) if "link" in record else ("Point", shape[0])
+        kind, place = ("LineString", shape) if network.joins_nodes else ("Point", shape[0])
         known = {name: value if isinstance(value, int | float) else str(value) for name, value in record.items()}
         geometry = {"type": kind, "coordinates": place.tolist()}
         features.append({"type": "Feature", "geometry": geometry, "properties": known})
@@ -305,6 +305,8 @@ class MaximumEntropy(GradientLearner):
         """
         task = self._refit_task("cross_validate(l2, folds, demos)", demos, sample_weight)
         n, labels = len(task.demos), np.asarray(folds)
+        if not isinstance(l2, Iterable) or not len(l2):
+            raise EngineError(f"cross_validate compares the penalties of a list; got {l2!r:.60}.")
         if labels.ndim == 0:
             require_whole("folds", folds, least=2)
             parts = int(labels)
@@ -475,8 +477,8 @@ class MaximumEntropy(GradientLearner):
         """
         network, starts, goals, amounts = self._read_demand(demand)
         names, settings = known_names(self), self._engine_settings()
-        column = names.index(feature) if isinstance(feature, str) and names.count(feature) == 1 else feature
-        if isinstance(column, str) or not 0 <= column < len(names):
+        column = names.index(feature) if isinstance(feature, str) and names.count(feature) == 1 else as_int(feature)
+        if column is None or not 0 <= column < len(names):
             raise EngineError(f"{feature!r:.60} is no feature: they are {some(map(repr, names))}, numbered from 0.")
         rows = self._read_features().rows(network.source, network.action)
         change = rows[:, [column]].toarray()[:, 0] * self.weights_[column]
@@ -501,7 +503,9 @@ class MaximumEntropy(GradientLearner):
             raise EngineError(f"flows are of models of a Network; this one is of a {type(network).__name__}.")
         self._require_fitted()
         if hasattr(demand, "columns") and hasattr(demand, "__getitem__"):  # a frame of pandas, polars and their kin
-            demand = list(zip(*(list(demand[name]) for name in list(demand.columns)[:3]), strict=True))
+            order, named = list(demand.columns), ("start", "goal")
+            order = [*named, *(name for name in order if name not in named)] if {*named} <= {*order} else order
+            demand = list(zip(*(list(demand[name]) for name in order[:3]), strict=True))
         try:
             rows = [(network.read_state(start), network.read_state(goal), number) for start, goal, number in demand]
             table = np.array(rows, dtype=np.float64).reshape(-1, 3)

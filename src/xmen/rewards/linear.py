@@ -54,7 +54,8 @@ class LinearReward:
         if self.features.ndim != 3 or self.weights.shape != self.features.shape[2:]:
             needed = "features of shape (n_states, n_actions, d) and weights of shape (d,)"
             got = f"features of shape {self.features.shape} and weights of shape {self.weights.shape}"
-            raise RewardError(f"LinearReward needs {needed}; got {got}.")
+            repeat = "Features of states are np.repeat(features[:, None, :], n_actions, axis=1)"
+            raise RewardError(f"LinearReward needs {needed}; got {got}. {repeat}.")
 
     @property
     def _shape(self) -> tuple[int, ...]:

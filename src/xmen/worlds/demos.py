@@ -66,7 +66,8 @@ def read_demos(source: Any, world: Any = None, *, states: Given = None, actions:
     if isinstance(source, str | PathLike):
         file = Path(source)
         if _suffix(file, "demonstrations are .csv or .jsonl files", ".json") == ".csv":
-            return from_table(read_table(file), names)
+            broken: list[XmenError] = []
+            return from_table(read_table(file, wrong=broken), names, broken)
         return from_records(read_json(file), names, FileFormatError)
     table = as_table(source)
     if table is not None:
@@ -205,6 +206,8 @@ def read_trips(
     ["columns, row 4: 'z' is no node of the network"]
     """
     require_choice("errors", errors, ("raise", "skip"))
+    if not isinstance(network, Network):
+        raise WorldError(f"read_trips(source, network) takes a Network; got {network!r:.60}.")
     reader, trips, bad = _TripReader(network, parallel), RecordedDemos(), list[list[XmenError]]()  # of a trip or a row
     for index, trip in enumerate(_recorded_trips(source, bad, errors == "skip", reader.links)):
         wrong = list(trip.wrong)
@@ -212,7 +215,7 @@ def read_trips(
         if found is None:
             bad.append(wrong)
         else:
-            trips.add(found, trip.beside)
+            trips.add(found, trip.beside, trip.name)
     if errors == "raise":
         tables.refuse_rows([error for one in bad for error in one])
     trips.left_out = ["; ".join(map(str, one)) for one in bad]
@@ -232,6 +235,7 @@ class _RecordedTrip(NamedTuple):
     wrong: Sequence[XmenError]
     ends: Mapping[str, Any] = MappingProxyType({})
     keys: Sequence[Any] | None = None  # of links between nodes, or actions between states
+    name: str | None = None
 
     def at(self, position: int = 0) -> str:
         """Where a name is."""
@@ -268,7 +272,8 @@ def _wide(where: str, entry: Any) -> _RecordedTrip:
     """A trip that is one row or object."""
     kind = next((name for name in WIDE if isinstance(entry, Mapping) and name in entry), None)
     if kind is None:
-        missing = FileFormatError(f"{where}: expected a column or field 'path', got {entry!r:.60}")
+        states = " (read_demos reads states and actions)" if "states" in entry else ""
+        missing = FileFormatError(f"{where}: expected a column or field 'path', got {entry!r:.60}{states}")
         return _RecordedTrip((), where, "path", {}, [missing])
     path = entry[kind]
     listed = isinstance(path, Iterable) and not isinstance(path, str)
@@ -319,6 +324,7 @@ def _long(table: Table, bad: list[list[XmenError]], links: bool) -> Iterator[_Re
             {trip: columns[trip][rows[0]], **tables.columns_beside(table, others, rows)},
             [FileFormatError(f"{table.where(row)}, trip {label!r:.60}: {what}") for row, what in said],
             keys=None if key is None else [columns[key][row] for row in rows],
+            name=label,
         )
 
 

@@ -211,7 +211,7 @@ def demo_names(demos: Sequence[Trajectory], names: Iterable[str] | None = None) 
     return own if len(own) == len(demos) else [str(index) for index in range(len(demos))]
 
 
-def from_table(table: Table, names: Names) -> RecordedDemos:
+def from_table(table: Table, names: Names, broken: Iterable[XmenError] = ()) -> RecordedDemos:
     """Demonstrations from a table with one row per position; all rows that cannot be read are refused at once."""
     demo, step, action = table.role(*DEMO), table.role(*STEP), table.role(*ACTION)
     if demo is None:
@@ -219,7 +219,7 @@ def from_table(table: Table, names: Names) -> RecordedDemos:
         raise FileFormatError(f"{table.header}: {expected} or {' or '.join(DEMO[1:])}, {table.got}")
     state = table.state_columns(*STATE)
     others = [name for name in table.columns if name not in (demo, step, action, *state)]
-    demos, seen, bad = RecordedDemos(), set[str](), list[XmenError]()
+    demos, seen, bad = RecordedDemos(), set[str](), list(broken)
     for label, group in groupby(range(table.n_rows), lambda row: str(table.columns[demo][row]).strip()):
         rows = list(group)
         if is_missing(table.columns[demo][rows[0]]):

@@ -18,6 +18,7 @@ from xmen.worlds.trajectory import Trajectory
 
 
 SUM_TOLERANCE = 1e-9  # how far probabilities may be from summing to 1 before it counts as a mistake
+SINGLE_TOLERANCE = 1e-4  # what sums of float32 stay within
 LARGEST = 2**31 - 1  # states and actions are stored as 32-bit integers
 
 
@@ -94,6 +95,9 @@ class Columns(NamedTuple):
 
 def read_rows(transitions: Any, n_states: int, n_actions: int) -> Columns:
     """Rows (state, action, next_state, probability), or a dense table, checked one by one; errors name the row."""
+    with suppress(TypeError, ValueError):  # where parts differ in length
+        if isinstance(transitions, list | tuple) and np.ndim(transitions[:1]) == 3:
+            transitions = np.array(transitions, dtype=np.float64)
     if getattr(transitions, "ndim", 2) == 3:
         transitions = _rows_of_dense(np.asarray(transitions), n_states, n_actions)
     table = _as_table(transitions)
@@ -156,6 +160,7 @@ def normalise(
     if wrong.size:
         row = first[wrong[0]]
         more = f" ({wrong.size - 1} more such pairs)" if wrong.size > 1 else ""
+        more += ": divide them by their sums, in float64" if np.abs(total - 1.0).max() < SINGLE_TOLERANCE else ""
         what = describe(int(source[row]), int(action[row]))
         raise WorldError(f"probabilities of {what} sum to {total[wrong[0]]:.12g}, not to 1{more}")
     probability = probability / np.repeat(total, np.diff(np.append(first, len(source))))
