@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import xmen as xm
@@ -55,6 +57,20 @@ def test_invalid_demonstrations_can_be_left_out(folder):
     answer = run("fit p.toml none.csv --drop-invalid")
     assert answer.exit_code == 1
     assert "none of the 1 demonstrations is valid" in answer.output
+
+
+def test_demonstrations_have_one_name_everywhere(folder):
+    good = xm.read_demos("demos.csv")
+    around = xm.Trajectory([0, 4, 8, 12, 13, 14, 15], [0, 0, 0, 1, 1, 1])
+    names = ["ann", "ben", "cy"]
+    mixed = RecordedDemos([good[0], around, good[1]], [{}] * 3, names)
+    xm.write_demos(mixed, "mixed.csv")
+    assert "demonstration ben breaks a constraint" in run("fit p.toml mixed.csv --l2 0.1 --out m").output
+    assert re.search(r"\bben\b", run("check p.toml mixed.csv").output)
+    assert "\n  ben: break 'fetch a key'" in run("fit p.toml mixed.csv --l2 0.1 --out m --drop-invalid").output
+    with pytest.raises(xm.InvalidDemonstrationError, match="demonstration ben breaks") as caught:
+        xm.check_demos(read_problem("p.toml").world, mixed, xm.never(xm.at(4)))
+    assert caught.value.index == 1
 
 
 def test_tables_of_spreadsheets_are_read(folder):

@@ -203,6 +203,10 @@ def test_what_nothing_explains_scores_minus_infinity_and_is_not_learned_from(tra
         xm.XMEN(GRID, RULE, FEATURES).fit([trajectories[0], wrong])
     with pytest.raises(xm.InfeasibleError, match="'fetch'"):
         model.seen(wrong)
+    broken = xm.Trajectory([GRID.state(cell) for cell in wrong.seen], [1, 0, 0, 0, 1, 1])
+    with pytest.raises(xm.InvalidDemonstrationError, match="demonstration 2 breaks") as caught:
+        xm.XMEN(GRID, RULE, FEATURES).fit([xm.Sighting([(0, 0), None, (3, 3)]), trajectories[0], broken])
+    assert caught.value.index == 2
 
 
 def test_summary_says_how_much_was_lost_by_not_seeing(trajectories):

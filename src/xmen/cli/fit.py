@@ -50,9 +50,9 @@ def run_fit(
         dropped = _broken(problem, trajectories, failures_belong)
         kept = sorted({*range(len(trajectories))} - {one["demonstration"] for one in dropped})
         if not kept:
-            first, known = dropped[0]["message"], {key: dropped[0][key] for key in ("constraint", "position")}
-            message = f"none of the {len(trajectories)} demonstrations is valid; demonstration 0: {first}"
-            raise InvalidDemonstrationError(message, index=0, **known)
+            first, known = dropped[0], {key: dropped[0][key] for key in ("constraint", "position")}
+            why = f"is valid; demonstration {first['name']}: {first['message']}"
+            raise InvalidDemonstrationError(f"none of the {len(trajectories)} demonstrations {why}", index=0, **known)
         trajectories = [trajectories[index] for index in kept]
         weights = None if weights is None else [weights[index] for index in kept]
     folder = Path(f"{path.stem}_model") if out is None else out
@@ -188,13 +188,13 @@ def _learn(
 
 
 def _dropped_text(violations: list[dict[str, Any]]) -> str:
-    """One line for each rule, with the numbers of the demonstrations that break it."""
+    """One line for each rule, with the names of the demonstrations that break it."""
     lines = [f"{len({one['demonstration'] for one in violations})} demonstrations were left out:"]
     reasons: dict[str, list[str]] = {}
     for one in violations:
         whole = "did not arrive" if one.get("unfinished") else "not possible in the world"
         reason = whole if one["constraint"] is None else f"break {one['constraint']!r}"
-        reasons.setdefault(reason, []).append(str(one["demonstration"]))
+        reasons.setdefault(reason, []).append(one["name"])
     for reason, which in reasons.items():
         more = f", ... ({len(which)} in all: see --json)" if len(which) > MOST_SHOWN else ""
         lines.append(f"  {', '.join(which[:MOST_SHOWN])}{more}: {reason}")

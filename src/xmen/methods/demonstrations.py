@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +19,7 @@ from xmen.rewards.linear import Features, Floats
 from xmen.worlds import MDP, AnyTask, Trajectory, Walks, check_demos
 from xmen.worlds.demos import as_trajectories, refuse
 from xmen.worlds.sightings import Sighting, read_state
+from xmen.worlds.tables import RecordedDemos
 
 MOST_NODES = 1_000_000  # of a product that is made only to find out whether rules contradict each other
 BATCH_ENTRIES = 4_000_000  # states held in one padded table while machines run over it
@@ -125,11 +127,12 @@ def gather(
     """
     if constraint is not None:
         constraint.check_world(world)
-    seen: dict[int, Sighting] = {}
+    seen, given = dict[int, Sighting](), list[Any]()
     if sightings and not isinstance(demos, Trajectory | Sighting | str):
-        listed = [_completed(world, constraint, demo) if isinstance(demo, Sighting) else demo for demo in demos]
-        seen = {place: demo for place, demo in enumerate(listed) if isinstance(demo, Sighting)}
-        demos = [demo for demo in listed if not isinstance(demo, Sighting)]
+        names = getattr(demos, "names", ())
+        given = RecordedDemos([_completed(world, constraint, demo) for demo in demos], (), names)
+        seen = {place: demo for place, demo in enumerate(given) if isinstance(demo, Sighting)}
+        demos = [demo for demo in given if not isinstance(demo, Sighting)] if seen else given
     trajectories = as_trajectories(demos, least=0 if seen else 1)
     partly = np.isin(np.arange(len(trajectories) + len(seen)), list(seen))
     all_weights = normalised_weights(sample_weight, len(partly))
@@ -160,15 +163,17 @@ def gather(
         if constraint is not None and possible.any() and not valid.any():
             with contextlib.suppress(ProductTooLargeError):  # do the rules contradict each other?
                 feasible_product(compiled, MOST_NODES)
-        wrong = np.flatnonzero(~valid).tolist()
-        refuse(world, trajectories, constraint, wrong)  # finds the words
+        wrong = np.flatnonzero(~partly)[~valid].tolist()
+        refuse(world, given if seen else trajectories, constraint, wrong)  # finds the words
         raise XmenError(f"demonstration {wrong[0]} is not valid, and its own check does not agree: please report it.")
     found = walks, weights, valid, compiled.tables, kept & valid[:, None]
     return Demonstrations(*found, tuple(seen.values()), all_weights[partly], order)
 
 
-def _completed(world: MDP, constraint: Constraint | None, sighting: Sighting) -> Trajectory | Sighting:
-    """The one valid trajectory that was seen from end to end for certain; the sighting where there is no such one."""
+def _completed(world: MDP, constraint: Constraint | None, sighting: Any) -> Any:
+    """The one valid trajectory that was seen from end to end for certain; what is given where there is no such one."""
+    if not isinstance(sighting, Sighting):
+        return sighting
     complete = sighting.certain and sighting.each is None and not sighting.more and None not in sighting.seen
     with contextlib.suppress(TrajectoryError):
         found = world.along([read_state(world, entry) for entry in sighting.seen]) if complete else None

@@ -123,7 +123,7 @@ def as_trajectories(demos: Any, least: int = 0) -> list[Trajectory]:
         raise TrajectoryError("expected a list of trajectories, got one Trajectory: write [trajectory]")
     if isinstance(demos, str | bytes) or not isinstance(demos, Iterable):
         raise TrajectoryError(f"expected a list of trajectories, got {type(demos).__name__} {demos!r:.60}")
-    checked = list(demos)
+    checked = demos if isinstance(demos, RecordedDemos) else list(demos)
     if len(checked) < least:
         raise TrajectoryError("no demonstrations: give at least one trajectory")
     for index, entry in enumerate(checked):
@@ -412,6 +412,7 @@ class _Mistake(NamedTuple):
     """The fault of one demonstration: a sentence about it alone, and the reason that others may share."""
 
     number: int
+    name: str
     position: int
     constraint: str | None
     sentence: str
@@ -453,31 +454,31 @@ ends in cell (0, 0), which is not terminal (terminal: cell (1, 0)) (position 0)
 
 def refuse(world: MDP, demos: Sequence[Trajectory], constraint: Any, suspects: Iterable[int]) -> None:
     """Raise an error about those of these demonstrations, by number, that are not valid."""
-    rules = _rules(constraint)
-    mistakes = (_mistake(world, index, demos[index], rules) for index in suspects)
+    rules, names = _rules(constraint), tables.demo_names(demos)
+    mistakes = (_mistake(world, index, names[index], demos[index], rules) for index in suspects)
     found = list(islice(filter(None, mistakes), MOST_EXPLAINED))
     if found:
-        number, position, constraint, sentence, *_ = found[0]
+        number, _, position, constraint, sentence, *_ = found[0]
         told = joined([sentence, *_others(found, len(demos)), _advice(world, found)])
         raise errors.InvalidDemonstrationError(told, index=number, constraint=constraint, position=position)
 
 
-def _mistake(world: MDP, index: int, demo: Trajectory, rules: Sequence[Any]) -> _Mistake | None:
+def _mistake(world: MDP, index: int, name: str, demo: Trajectory, rules: Sequence[Any]) -> _Mistake | None:
     problem = world.problem(demo)
     if problem is not None:
         position, sentence = problem
         if world.unfinished(demo):
-            whole = f"demonstration {index} does not arrive: it {sentence} (position {position})"
-            return _Mistake(index, position, None, whole, "do not arrive", unfinished=True)
-        whole = f"demonstration {index} is not possible in this world: {sentence} (position {position})"
-        return _Mistake(index, position, None, whole, f"not possible in this world: {sentence}")
+            whole = f"demonstration {name} does not arrive: it {sentence} (position {position})"
+            return _Mistake(index, name, position, None, whole, "do not arrive", unfinished=True)
+        whole = f"demonstration {name} is not possible in this world: {sentence} (position {position})"
+        return _Mistake(index, name, position, None, whole, f"not possible in this world: {sentence}")
     violations = [found for rule in rules if (found := rule.explain(demo)) is not None]
     if not violations:
         return None
     violation = min(violations, key=lambda found: found.position)
-    sentence = Message("demonstration {} breaks a constraint: {}", index, violation, world=world)
+    sentence = Message("demonstration {} breaks a constraint: {}", name, violation, world=world)
     reason = Message("break {!r}", violation.name, world=world)
-    return _Mistake(index, violation.position, violation.name, sentence, reason)
+    return _Mistake(index, name, violation.position, violation.name, sentence, reason)
 
 
 def _others(found: Sequence[_Mistake], n_demos: int) -> list[str]:
@@ -490,7 +491,7 @@ def _others(found: Sequence[_Mistake], n_demos: int) -> list[str]:
     most = "or more " if len(found) == MOST_EXPLAINED else ""
     lines = [f"\n{len(found)} {most}of {n_demos} demonstrations are not valid:"]
     for reason, group in list(groups.items())[:MOST_GROUPS]:
-        numbers = some([mistake.number for mistake in group], MOST_NUMBERS)
+        numbers = some([mistake.name for mistake in group], MOST_NUMBERS)
         positions = sorted({mistake.position for mistake in group})
         where = f"at position{'s' if len(positions) > 1 else ''} {some(positions, MOST_NUMBERS)}"
         lines.append(Message("\n  {}: {}, {}", numbers, reason, where))
