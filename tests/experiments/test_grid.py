@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from xmen import MaxEntIRL, distribution
+from xmen import MaxEntIRL, XmenError, distribution
 from xmen.engines.xor import XorDistribution
 from xmen.experiments import reproduce
-from xmen.experiments.grid import MAPS, MEMORY, divergence
+from xmen.experiments.grid import MAPS, MEMORY, GridMap, divergence, read_map
 from xmen.experiments.methods import Effort, fit_one, generate, noticed
 
 
@@ -66,6 +66,28 @@ def test_the_first_map_needs_memory_and_the_second_hardly_does():
     }
     assert valid["memory"] < 0.5
     assert valid["near-Markov"] > 0.95
+
+
+MAP = """format = 1
+world = { kind = "grid", width = 9, height = 9, start = [0, 0], goal = [8, 8], moves = ["up", "right", "up-right"] }
+[events]
+triangle = { cells = [[1, 3], [3, 1]] }
+cross = { cells = [[2, 2], [3, 3], [4, 4], [5, 5], [6, 6], [7, 0], [0, 7]] }
+square = { cells = [[1, 5], [5, 1], [3, 6], [6, 3]] }
+circle = { cells = [[7, 4], [4, 7]] }
+"""
+
+
+def test_a_map_of_ones_own_is_a_problem_file(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text(MAP)
+    one = read_map(file)
+    assert one == GridMap("mine", (1, 3), ((1, 5), (3, 6)), ((4, 7),), crosses=((0, 7),))
+    assert all(one.valid(one.demonstrations(20, seed=0)))
+    for text, other in (("[3, 1]", "[3, 2]"), ("[2, 2], ", ""), ("width = 9", "width = 10"), ("square =", "box =")):
+        file.write_text(MAP.replace(text, other))
+        with pytest.raises(XmenError, match=r"mine\.toml: a map is a 9x9 grid with the events triangle, cross"):
+            read_map(file)
 
 
 def test_divergence_is_infinite_where_the_model_has_no_mass():

@@ -10,6 +10,7 @@ import pytest
 
 import xmen as xm
 from xmen.experiments.grid import MEMORY
+from xmen.worlds.tables import RecordedDemos
 
 NO_REWARD = np.zeros((MEMORY.world.n_states, MEMORY.world.n_actions, 1))
 
@@ -229,6 +230,9 @@ def test_table_and_verdicts(symbols, demos):
     tau = demos[broken.demonstration]
     assert len(tau) == min(len(one) for one in demos if not xm.never(symbols["circle"]).accepts(one))
     assert broken.position == xm.never(symbols["circle"]).explain(tau).position
+    called = RecordedDemos(demos, names=[f"walk {k}" for k in range(len(demos))])
+    again = xm.RuleInference(MEMORY.world, symbols, features=NO_REWARD).fit(called).verdicts()
+    assert any(f"such as demonstration walk {broken.demonstration} at position" in one.note for one in again)
     text = model.table()
     assert all(rule in text for rule in model.texts_)
     assert "demonstration" in text

@@ -310,6 +310,7 @@ def reproduce(
     seed: int = Option(0, min=0, help="The same seed, the same figures and tables."),
     data: Path | None = Option(None, metavar="FOLDER", help="Of human and rules: paths of x,y lines; of roads: trips."),
     resume: bool = Option(False, "--resume", help="Keep what an earlier run has finished."),
+    own_map: Path | None = Option(None, "--map", metavar="FILE", help="Of grid: a problem file, in place of our maps."),
     as_json: bool = JSON,
 ) -> None:
     """Make the paper's figures and tables again, and ours beside them; `all` also writes report.html.

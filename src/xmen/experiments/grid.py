@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -22,6 +23,7 @@ import xmen as xm
 from xmen.experiments import methods
 from xmen.experiments.methods import ALL, LOOKS, Cell, Effort
 from xmen.experiments.notebook import Floats, Notebook, mean_and_error
+from xmen.problem import read_problem
 
 DIAGONAL = tuple((i, i) for i in range(2, 7))
 
@@ -117,6 +119,22 @@ ONE_TRIANGLE = GridMap("one-triangle", (1, 1), SQUARES, CIRCLES, crosses=((0, 5)
 MAPS = (MEMORY, MARKOV, ONE_TRIANGLE)
 
 
+def read_map(file: Path) -> GridMap:
+    """The map of a problem file with a 9x9 grid and the events triangle, cross, square and circle, both arms of it."""
+    problem = read_problem(file)
+    grid: Any = problem.world if isinstance(problem.world, xm.GridWorld) else MEMORY.world
+    found = {name: {*map(grid.cell, getattr(problem.events.get(name), "states", ()))} for name in MEMORY.symbols}
+    triangle, cross, square, circle = (tuple(sorted(c for c in cells if c[0] <= c[1])) for cells in found.values())
+    one = GridMap(file.stem, (*triangle, (0, 0))[0], square, circle, tuple(c for c in cross if c not in DIAGONAL))
+    both = {name: set(cells) for name, cells in one.symbols.items()}
+    if (grid.width, grid.height) != (9, 9) or both != found or not all(found.values()):
+        raise xm.XmenError(
+            f"{file}: a map is a 9x9 grid with the events triangle, cross, square and circle, each its own mirror image"
+            f" about the diagonal, with one triangle on each arm and crosses at {DIAGONAL} between them."
+        )
+    return one
+
+
 # ---- What is learned on them
 
 PRIOR_VARIANCE = 10.0  # of the weights, for X-MEN and MaxEnt alike
@@ -132,6 +150,7 @@ COLUMNS |= {"KL, types": ".4f", "KL+, arms": ".4f", "log-lik.": ".3f", "held out
 BY_DISTANCE = ("exact", "paper", "maxent", "relative-entropy", "constraint-inference")
 KEYS = (*ALL, "constraint-inference")
 SWEPT = ("exact", "maxent", "relative-entropy", "constraint-inference")  # X-MEN keeps the rules with any method
+GRID: dict[str, Any] = {"squeeze": False, "layout": "constrained"}  # of panels, also of one
 MOST_PATHS = 100_000  # the maps have some thousand valid ones
 SIZES = (1, 3, 10, 30, 100, 300, 1000)  # demonstrations
 N_DEMOS, N_DRAWN, N_SHOWN = 1000, 1000, 100
@@ -196,9 +215,12 @@ def run(book: Notebook) -> None:
     """Demonstrations, fits, figures and tables on all maps."""
     book.title("The 9x9 grid world: 70 % of the demonstrations on upper paths, 30 % on lower paths")
     book.say("""A path is valid when the triangle is the first symbol it meets, it meets no cross, and it meets exactly
-        one square and exactly one circle. The true reward is 0 everywhere and 1 at the goal. All maps are ours: the
-        first was made so that the rules truly need memory; on the second, rewards of states can say nearly all of it;
-        on the third, every valid path passes one triangle, as a figure of the paper shows.""")
+        one square and exactly one circle. The true reward is 0 everywhere and 1 at the goal.""")
+    maps = MAPS if book.data is None else (read_map(book.data),)
+    if maps is MAPS:
+        book.say("""All maps are ours: the first was made so that the rules truly need memory; on the second, rewards of
+            states can say nearly all of it; on the third, every valid path passes one triangle, as a figure of the
+            paper shows.""")
     book.say("""Rewards that are learned have one weight per state; the paper's distance feature alone cannot tell the
         two arms of a mirror-symmetric map apart (see the table of features). X-MEN is given the rules; its rivals are
         given what they can use. Rollouts of relative entropy IRL follow what MaxEnt has learned, mixed with uniform
@@ -207,20 +229,20 @@ def run(book: Notebook) -> None:
     effort = replace(effort, rollouts=book.pick(20_000, 100_000))
     book.set(demonstrations=N_DEMOS, upper_share=0.7, generated=N_DRAWN, features="one weight per state")
     book.set(**vars(effort))
-    figure, axes = plt.subplots(1, len(MAPS), figsize=(6.4 * len(MAPS), 5.6), layout="constrained")
-    for ax, one in zip(np.ravel(axes), MAPS, strict=True):
+    figure, (axes,) = plt.subplots(1, len(maps), figsize=(6.4 * len(maps), 5.6), **GRID)
+    for ax, one in zip(axes, maps, strict=True):
         xm.plot_visits(one.world, np.arange(one.world.n_states) == one.world.state((8, 8)), ax=ax, label="true reward")
         xm.plot_world(one.world, marks=one.symbols, ax=ax).set_title(f"the {one.name} map")
-    book.figure(figure, "grid_maps", "The maps, all ours: the true reward, and the symbols of the rules.")
+    book.figure(figure, "grid_maps", "The maps: the true reward, and the symbols of the rules.")
 
     cases, arms = dict[str, Case](), dict[str, dict[str, Floats]]()
     n_paths = round(methods.n_trajectories(MEMORY.world, None))
-    for grid_map in MAPS:
+    for grid_map in maps:
         found: dict[str, list[tuple[Any, ...]]] = {}
         for seed in range(book.seed, book.seed + book.pick(2, 5)):
             case = Case(grid_map, seed)
-            # With a solver the paper's algorithm takes minutes: once, on the map that needs memory.
-            known = [key for key in KEYS if key != "paper-solver" or (grid_map is MEMORY and seed == book.seed)]
+            # With a solver the paper's algorithm takes minutes: once, on the first map.
+            known = [key for key in KEYS if key != "paper-solver" or (grid_map is maps[0] and seed == book.seed)]
             models = {key: methods.fit_noted(book, key, case, effort, seed) for key in known}
             with book.stage("what the models say"):
                 drawn = {key: methods.generate(key, model, N_DRAWN, seed) for key, model in models.items()}
@@ -234,7 +256,7 @@ def run(book: Notebook) -> None:
         book.table(title, COLUMNS, rows, NOTE)
     draw_arms(book, arms)
     sweep_demonstrations(book, list(cases.values()))
-    sweep_time(book, cases[MAPS[0].name], effort)
+    sweep_time(book, cases[maps[0].name], effort)
     with book.stage("compare features"):
         compared = [row for case in cases.values() for row in feature_rows(case, effort.l2)]
     columns = {"map": "", "features": "", "method": "", "P(valid)": ".1%", "upper": ".1%"}
@@ -309,7 +331,7 @@ def _marginals(case: Case, models: Mapping[str, Any], drawn: Any, marks: Any, n_
 
 def draw_arms(book: Notebook, found: Mapping[str, Mapping[str, Floats]]) -> None:
     """The paper's third figure, right: arms among valid paths as bars, the share of valid paths as a dashed line."""
-    figure, axes = plt.subplots(1, len(found), figsize=(4.6 * len(found), 4.2), sharey=True, layout="constrained")
+    figure, (axes,) = plt.subplots(1, len(found), figsize=(4.6 * len(found), 4.2), sharey=True, **GRID)
     for ax, (name, types) in zip(axes, found.items(), strict=True):
         arms, x = np.array([merge(one) for one in types.values()]), np.arange(len(types))
         among = arms[:, :2] / arms[:, :2].sum(axis=1, keepdims=True)
@@ -368,7 +390,7 @@ def sweep_demonstrations(book: Notebook, cases: Sequence[Case]) -> None:
                 points[:, c, m, i, repeat] = 100.0 * valid, model.score(case.held_out)
             done((c * len(SIZES) + i + (repeat + 1) / repeats) / (len(SIZES) * len(cases)))
 
-    figure, axes = plt.subplots(2, len(cases), figsize=(5.2 * len(cases), 6.6), sharex=True, layout="constrained")
+    figure, axes = plt.subplots(2, len(cases), figsize=(5.2 * len(cases), 6.6), sharex=True, **GRID)
     for c, case in enumerate(cases):
         for m, key in enumerate(SWEPT):
             for ax, values in zip(axes[:, c], points[:, c, m], strict=True):
@@ -413,7 +435,8 @@ def sweep_time(book: Notebook, case: Case, effort: Effort) -> None:
     for ax in axes:
         ax.set(xscale="log", xlabel="training time (seconds)")
         ax.spines[["top", "right"]].set_visible(False)
-    axes[0].set_title("the memory map: each point is one fit, stopped when its time was up", fontsize=10, loc="left")
+    name = f"{case.map.name} map"
+    axes[0].set_title(f"the {name}: each point is one fit, stopped when its time was up", fontsize=10, loc="left")
     figure.legend(*axes[0].get_legend_handles_labels(), frameon=False, ncols=6, loc="outside upper center")
-    caption = "The memory map: fits stopped after equal training times. A curve ends where its method is done."
+    caption = f"The {name}: fits stopped after equal training times. A curve ends where its method is done."
     book.figure(figure, "grid_by_time", caption, timed=True)

@@ -211,7 +211,8 @@ def html(records: Sequence[Findings], folder: Path) -> str:
         "coordinates.</p>",
     ]
     for record in records:
-        quick, data = " --quick" * record.quick, f" --data {record.data}" if record.data else ""
+        option = "--map" if record.name == "grid" else "--data"
+        quick, data = " --quick" * record.quick, f" {option} {record.data}" if record.data else ""
         again = f"xmen reproduce {record.name}{quick} --seed {record.seed}{data}"
         listed = {k: ", ".join(map(str, v)) if isinstance(v, list) else v for k, v in record.settings.items()}
         seconds = Table("times", {"stage": "", "seconds": ".1f"}, [list(row) for row in record.times.items()])

@@ -25,6 +25,7 @@ from xmen.rules.search import Level, Search
 from xmen.rules.templates import Candidate, View, candidates, chosen_templates, words
 from xmen.storage.models import content, make, storable, write_model
 from xmen.worlds import MDP, Network, Trajectory, Walks
+from xmen.worlds.demos import as_trajectories
 
 OF_BOTH = ("world", "features")  # settings of the search that its model has as well: saved once
 
@@ -139,7 +140,7 @@ class RuleInference(Estimator):
         listed = list(demos) if isinstance(demos, Iterator) else demos
         weights = gather(self.world.any_task, known, listed, sample_weight).weights
         self._forget("stability_", "_report")
-        self._search = self._prepare(list(listed), weights, known)
+        self._search = self._prepare(as_trajectories(listed), weights, known)
         self._found = found = self._search.run()
         rules = {one.text: (one.rule, one.gain) for one in found.taken}
         self._learned(rules, found.level, found.model.fitted)

@@ -14,6 +14,7 @@ from xmen.learners.xmen import XMEN
 from xmen.options import Options
 from xmen.rules.search import EQUAL, Found, Level, Scored, Search
 from xmen.worlds import MDP, Network, NetworkTask, Trajectory
+from xmen.worlds.tables import demo_names
 
 MOST_PAIRS = 20  # of a network, among which an example is looked for
 
@@ -117,7 +118,8 @@ def _broken(search: Search, i: int) -> Verdict:
     violation = candidate.rule.explain(search.demos[demo])
     assert violation is not None
     share = float(search.weights[keeps].sum())
-    note = f"by {len(breaking)}, such as demonstration {demo} at position {violation.position}"
+    name = demo_names(search.demos)[demo]
+    note = f"by {len(breaking)}, such as demonstration {name} at position {violation.position}"
     return Verdict(candidate.text, "broken", None, None, share, False, note, demo, violation.position)
 
 
