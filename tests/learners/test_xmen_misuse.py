@@ -23,6 +23,9 @@ def test_bad_demonstrations():
     model = XMEN(grid, rule, features)
     with pytest.raises(xm.TrajectoryError, match="no demonstrations"):
         model.fit([])
+    for nothing in (None, 5):
+        with pytest.raises(xm.TrajectoryError, match="expected a list of trajectories, got"):
+            model.fit(nothing)
     with pytest.raises(xm.TrajectoryError, match=r"write \[trajectory\]"):
         model.fit(demos[0])
     with pytest.raises(xm.TrajectoryError, match="demonstration 1 must be a Trajectory, got int"):

@@ -128,7 +128,7 @@ def gather(
     if constraint is not None:
         constraint.check_world(world)
     seen, given = dict[int, Sighting](), list[Any]()
-    if sightings and not isinstance(demos, Trajectory | Sighting | str):
+    if sightings and isinstance(demos, Iterable) and not isinstance(demos, Trajectory | Sighting | str):
         names = getattr(demos, "names", ())
         given = RecordedDemos([_completed(world, constraint, demo) for demo in demos], (), names)
         seen = {place: demo for place, demo in enumerate(given) if isinstance(demo, Sighting)}
@@ -189,7 +189,7 @@ def normalised_weights(sample_weight: ArrayLike | None, n: int) -> Floats:
     try:
         weights = np.array(sample_weight, dtype=np.float64)
     except (TypeError, ValueError):
-        raise TrajectoryError(f"sample_weight is numbers, one per demonstration; got {sample_weight!r:.60}.") from None
+        raise TrajectoryError(f"sample_weight must be numbers, one per demonstration; got {sample_weight!r:.60}.") from None
     if weights.shape != (n,):
         raise TrajectoryError(f"sample_weight has shape {weights.shape} for {n} demonstrations: give one weight each.")
     wrong = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
