@@ -35,35 +35,32 @@ from xmen.worlds import MDP, Trajectory, Walks
 from xmen.worlds.kernels import UNREACHABLE, distance_to
 from xmen.worlds.walks import require_count
 
-# ---- The game of a world and its rules, and what may be promised of it
-
-
 NEEDS_HORIZON = (
     "a policy that can be executed needs a limit on the number of actions, and this world has cycles and no horizon: "
     "give it a horizon, as in network.task(start, goal, horizon=...)."
 )
 
 
-def make_game(
-    world: MDP, constraint: Constraint | None, max_nodes: int | None = None, device: str | None = None
-) -> Game:
+def make_game(world: MDP, rules: Constraint | None, max_nodes: int | None = None, device: str | None = None) -> Game:
     """Everything that can happen in a world while the rules are watched; policies are worked out on `device`."""
-    for rule in usual_rules(constraint):
+    for rule in usual_rules(rules):
         if rule.weight is None:
             raise ConstraintError(Message("usually({!r}) has no weight here: policies take weight=nats.", rule.label))
     length = world.episode_length
     if length is None:
         raise EngineError(NEEDS_HORIZON)
     settings = EngineSettings(max_nodes=max_nodes, device=device)
-    place, compiled = find_device(settings.device), CompiledConstraint(constraint, world, ends_anywhere=True)
+    place, compiled = find_device(settings.device), CompiledConstraint(rules, world, ends_anywhere=True)
     return game_of(build_complete_product(compiled, settings.node_budget, length), place)
 
 
+Validity: TypeAlias = str | float
+"""What a policy promises: to keep the rules surely ("sure"), as likely as can be ("best"), or with a probability."""
 Aim: TypeAlias = str | float
-"""What a policy promises: the rules surely ("sure"), as likely as can be ("best"), or in return for that bonus."""
+"""What it aims at: "sure", "best", or in place of a probability the bonus in return for which it is kept."""
 
 
-def read_validity(validity: Any) -> str | float:
+def read_validity(validity: Any) -> Validity:
     """ "sure", "best" or a probability, or an EngineError that says so."""
     if isinstance(validity, str) and validity in ("sure", "best"):
         return validity
@@ -72,12 +69,9 @@ def read_validity(validity: Any) -> str | float:
     raise EngineError(f"validity is 'sure', 'best', or a probability from 0 to 1; got {validity!r}.")
 
 
-def unpaid(validity: str | float) -> Aim:
+def unpaid(validity: Validity) -> Aim:
     """The aim before a promise has a price: a probability is not aimed at yet, 'sure' and 'best' are."""
     return 0.0 if isinstance(validity, float) else validity
-
-
-# ---- The shares of all choices at every time
 
 
 TOLERANCE = 1e-12  # chances of keeping the rules that differ by less than this part of them are the same
@@ -270,9 +264,6 @@ def push_forward(
     return flow
 
 
-# ---- The behaviour that keeps a promise
-
-
 AS_BEST = 1e-9  # a probability this near to the best one is the best one
 MET = 1e-10  # how far above p the probability of keeping the rules may end
 MOST_BONUS = 1e13  # beyond this a double cannot tell a step's reward from nothing
@@ -288,9 +279,7 @@ def best_chance(behaviour: Behaviour, starts: Floats) -> float:
     return min(1.0, float(behaviour.start_chances @ starts))
 
 
-def find_behaviour(
-    game: Game, table: Floats, discount: float, validity: str | float, starts: Floats
-) -> Behaviour | None:
+def find_behaviour(game: Game, table: Floats, discount: float, validity: Validity, starts: Floats) -> Behaviour | None:
     """The behaviour of maximum causal entropy that keeps the promise, from starts with these probabilities, or None.
 
     The price of a promise of probability p is the bonus at which the probability is p, or 0 where it is larger without.
@@ -350,9 +339,6 @@ def restricted(promise: Behaviour) -> Game:
     return game_of(smaller.pruned(np.where(reached, product.distance, UNREACHABLE)), game.device)
 
 
-# ---- Trajectories as walks through a game: at which node each action was taken, and how likely it was
-
-
 @compiled
 def follow_edges(indptr: Any, target: Any, edge: Any, nodes: Any, wanted: Any, n_steps: int) -> Any:
     """The product edges of walks from these nodes above world edges (n, longest); -1 from the first on that is not."""
@@ -394,9 +380,6 @@ def log_probs(behaviour: Behaviour, walks: Walks) -> Floats:
     return total
 
 
-# ---- The likeliest episode
-
-
 def likeliest_episode(behaviour: Behaviour) -> tuple[Trajectory, float]:
     """An episode of the largest probability, and that probability in logs; failed and unfinished ones take part."""
     game, product, ended = behaviour.game, behaviour.game.product, np.diff(behaviour.game.product.indptr) == 0
@@ -429,9 +412,6 @@ def likeliest_episode(behaviour: Behaviour) -> tuple[Trajectory, float]:
         node = int(product.target[edges[-1]])
     walks = as_walks(product, product.starts[[first]], np.array([edges], dtype=np.uint32))
     return as_trajectories(walks)[0], float(totals[first])
-
-
-# ---- Whole episodes in the world's own chances, many at a time, and every one of them checked
 
 
 BATCH_CELLS = 20_000_000  # actions held at once; larger requests are played in batches

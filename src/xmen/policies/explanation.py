@@ -13,7 +13,7 @@ import numpy as np
 from xmen.constraints.constraint import And, Constraint, conjunction, units, usual_rules
 from xmen.errors import InfeasibleError, Message, ProductTooLargeError, Setting, joined
 from xmen.machines.tables import CompiledConstraint
-from xmen.policies.behaviour import Aim, Behaviour, best_chance, find_behaviour, is_sure, make_game
+from xmen.policies.behaviour import Aim, Behaviour, Validity, best_chance, find_behaviour, is_sure, make_game
 from xmen.policies.game import Floats, Game
 from xmen.product.graph import DEFAULT_MAX_NODES
 from xmen.product.watch import Chain
@@ -65,9 +65,6 @@ def breaking(behaviour: Behaviour) -> dict[str, float]:
     chain = Chain(product, game.start_probability, probability, behaviour.timeless)
     most, given = max(DEFAULT_MAX_NODES, product.n_nodes), (product.world, True, product.compiled.tables)
     return {label: chain.mass_broken(CompiledConstraint(rule, *given), most) for label, rule in rules.items()}
-
-
-# ---- Why no policy keeps the rules surely: what chance can do against every choice, in the user's names
 
 
 SHOWN = 6  # steps and actions printed before the rest is summed up
@@ -130,9 +127,7 @@ def explain(game: Game, max_nodes: int | None = None) -> Impossible | None:
     return Impossible(product.world, found_best, start, story, failing, reasons, conflict, dropping)
 
 
-def promised(
-    game: Game, table: Floats, discount: float, validity: str | float, max_nodes: int | None = None
-) -> Behaviour:
+def promised(game: Game, table: Floats, discount: float, validity: Validity, max_nodes: int | None = None) -> Behaviour:
     """The behaviour that keeps the promise from the world's own starts; InfeasibleError where none does."""
     found = find_behaviour(game, table, discount, validity, game.start_probability)
     if found is None:
@@ -140,7 +135,7 @@ def promised(
     return found
 
 
-def refuse(game: Game, asked: str | float, max_nodes: int | None = None) -> InfeasibleError:
+def refuse(game: Game, asked: Validity, max_nodes: int | None = None) -> InfeasibleError:
     """The error for a promise that no policy can keep."""
     why = explain(game, max_nodes)
     assert why is not None

@@ -1,7 +1,6 @@
 """Agents with memory: a policy says what to do next, given all that has happened, and a shield what another may do."""
 
 import operator
-from collections.abc import Iterable
 from functools import cached_property, partial
 from os import PathLike
 from typing import Any
@@ -10,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from xmen.constraints.constraint import Constraint
-from xmen.engines.distribution import Distribution, Seed, as_constraint, check_discount, generator
+from xmen.engines.distribution import Distribution, Rules, Seed, as_constraint, check_discount, generator
 from xmen.engines.exact import ExactDistribution
 from xmen.errors import EngineError, InfeasibleError, TrajectoryError, extra_module
 from xmen.machines.tables import as_trajectories
@@ -23,8 +22,6 @@ from xmen.rewards import Floats, Reward, reward_table
 from xmen.storage.models import storable, write_model
 from xmen.worlds import MDP, Trajectory, Walks
 from xmen.worlds.from_gymnasium import GymnasiumWorld
-
-# ---- Where an episode is: the node that a policy or a shield is in, followed by what the environment shows
 
 
 class Tracker:
@@ -85,10 +82,8 @@ class Tracker:
         if not len(taken):
             where = self.world.describe_state(int(self._product.state[node]))
             names = ", ".join(self.world.describe_action(int(a)) for a in self._game.action[choices])
-            raise EngineError(
-                f"action {action!r} is not allowed in {where} by this {self._kind}; allowed: {names}. Ask "
-                f"{self._asked}(observation) before every action."
-            )
+            refused = f"action {action!r} is not allowed in {where} by this {self._kind}; allowed: {names}"
+            raise EngineError(f"{refused}. Ask {self._asked}(observation) before every action.")
         self._memory = self._game.outcomes(taken[0]), self.time + 1
         try:
             self.observe(observation)
@@ -110,10 +105,8 @@ class Tracker:
 
     def _over(self) -> EngineError:
         late = " and that is the horizon of this world" if self.time == self._game.horizon else ""
-        return EngineError(
-            f"the episode is over after {self.time} actions{late}: ask `done` before every action, and call "
-            "reset(observation) to begin another one."
-        )
+        advice = "ask `done` before every action, and call reset(observation) to begin another one"
+        return EngineError(f"the episode is over after {self.time} actions{late}: {advice}.")
 
     def _ended(self, node: int) -> bool:
         return self.time == self._game.horizon or not self._game.choices_of(node)
@@ -146,9 +139,6 @@ def read_observation(observation: Any) -> int:
         return operator.index(observation.item() if isinstance(observation, np.ndarray) else observation)
     except (TypeError, ValueError):
         raise TrajectoryError(f"an observation is the number of a state; got {observation!r:.60}.") from None
-
-
-# ---- A policy with memory: what to do next, given all that has happened, and exactly what comes of it
 
 
 class Policy(Tracker):
@@ -347,9 +337,7 @@ def behaviour_of(distribution: Distribution) -> Behaviour:
             "or CausalXMEN to learn one."
         )
     if not isinstance(distribution, ExactDistribution):
-        raise EngineError(
-            f"a policy needs engine='exact'; this distribution comes from engine={distribution.engine!r}."
-        )
+        raise EngineError(f"a policy needs engine='exact'; this distribution is of engine={distribution.engine!r}.")
     if world.unbounded:
         raise EngineError(behaviours.NEEDS_HORIZON)
     place = distribution.place
@@ -358,10 +346,7 @@ def behaviour_of(distribution: Distribution) -> Behaviour:
     return Behaviour(game, table, distribution.discount, "sure")
 
 
-# ---- `xm.plan`: the public door to policies that can be executed
-
-
-def read_rule(world: object, constraint: Constraint | Iterable[Constraint] | None, asked: str) -> Constraint | None:
+def read_rule(world: object, constraint: Rules | None, asked: str) -> Constraint | None:
     """The constraint that a function, `asked`, was given with its world; errors say what it takes."""
     if not isinstance(world, MDP):
         raise EngineError(f"{asked}(world, ...) takes an MDP or GridWorld; got {type(world).__name__}.")
@@ -373,7 +358,7 @@ def read_rule(world: object, constraint: Constraint | Iterable[Constraint] | Non
 
 def plan(
     world: MDP,
-    constraint: Constraint | Iterable[Constraint] | None = None,
+    constraint: Rules | None = None,
     reward: Reward | ArrayLike | None = None,
     validity: str | float = "sure",
     discount: float = 1.0,
@@ -437,9 +422,6 @@ def plan(
     return Policy(behaviour, greedy=greedy, seed=seed)
 
 
-# ---- A shield: the actions after which the rules can still be kept surely, or as likely as can be
-
-
 class Shield(Tracker):
     """Follows an agent through an episode and says which actions it may take; made by `xm.shield`.
 
@@ -479,12 +461,7 @@ class Shield(Tracker):
         return ShieldedEnv(env, self, seed)
 
 
-def shield(
-    world: MDP,
-    constraint: Constraint | Iterable[Constraint] | None = None,
-    validity: str = "sure",
-    max_nodes: int | None = None,
-) -> Shield:
+def shield(world: MDP, constraint: Rules | None = None, validity: str = "sure", max_nodes: int | None = None) -> Shield:
     """What another agent may do so that the rules are kept surely, or as likely as can be.
 
     Parameters

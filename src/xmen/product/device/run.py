@@ -132,10 +132,7 @@ class OnDevice:
         return DeviceLayers(self.product, self.graph, weights, self._spaces)
 
     def gradient(self, law: EdgeWeights) -> Callable[[Tensor], tuple[float, Tensor]]:
-        """log Z and expected discounted visits as a function of tables (n_states, n_actions) that are on the device.
-
-        `law` says everything but the reward.
-        """
+        """log Z and expected discounted visits of a table (n_states, n_actions) on the device; `law` says the rest."""
         graph, weights = self.graph, self.weights([law])
 
         def at(table: Tensor) -> tuple[float, Tensor]:
@@ -151,10 +148,7 @@ class OnDevice:
         return DeviceMachines(self.product.compiled, self.device)
 
     def checked(self, starts: NDArray[np.uint32], steps: list[Tensor]) -> tuple[Walks, NDArray[np.bool_]]:
-        """Walks from start nodes along product edges, -1 where a walker has arrived; and which of them are valid.
-
-        The machines of the constraint say so, run on the device.
-        """
+        """Walks along product edges, -1 after their ends, and which are valid: machines say so, run on the device."""
         product, device = self.product, self.device
         first = product.state[starts]
         taken = torch.stack(steps) if steps else torch.empty((0, len(starts)), dtype=torch.int32, device=device)

@@ -11,9 +11,6 @@ from xmen.errors import EngineError
 from xmen.product.device.plain import SLOTS, DeviceGraph, Factors
 from xmen.sharing import Lock
 
-# ---- How much of the messages fits on a device, and what is done with the rest
-
-
 HEADROOM = 0.9  # of the free memory is planned with: fragments and what others take in between need some
 LOG_LAYERS = 4  # that are planned with: how many there will be is known when it is too late
 HOST_BYTES = 4_000_000_000  # where the device is the CPU
