@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from xmen.errors import OracleError
 from xmen.oracles.formula import Answer, Bits, Stopwatch
-from xmen.oracles.gf2 import Reduced
+from xmen.oracles.gf2 import Indices, Reduced
 from xmen.oracles.solver import SolverOracle
 
 # Solutions come in batches, so that a caller who stops early has not paid for all. Within a batch CP-SAT enumerates by
@@ -69,7 +68,7 @@ class CpSatOracle(SolverOracle):
         return model
 
 
-def _references(literals: NDArray[np.int64]) -> list[int]:
+def _references(literals: Indices) -> list[int]:
     """Literals as CP-SAT counts them: variables from 0, and the negation of i is -i - 1."""
     return np.where(literals > 0, literals - 1, literals).tolist()  # type: ignore[no-any-return]
 
@@ -94,9 +93,7 @@ def _found(cp_model: Any, status: Any, watch: Stopwatch) -> bool:
     raise OracleError(f"cpsat stopped without an answer: status {status}")
 
 
-def _enumerate(
-    cp_model: Any, model: Any, hashed: NDArray[np.int64], limit: int, watch: Stopwatch
-) -> tuple[list[Bits], bool]:
+def _enumerate(cp_model: Any, model: Any, hashed: Indices, limit: int, watch: Stopwatch) -> tuple[list[Bits], bool]:
     """Up to `limit` solutions, and whether they are all."""
 
     class Collector(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]

@@ -12,14 +12,8 @@ from xmen.oracles.solver import SolverOracle
 # ms to the first solution instead of 27. Local search costs 25 ms before it, lucky phases up to half of each later one;
 # branching by activity saves 20 to 40 % from 12 parities on. And no matrix is dropped for its size, whether the
 # parities are few (8 parities: 40 % of the time saved) or their variables many.
-OPTIONS = {
-    "sls": "0",
-    "lucky": "0",
-    "branchstr": "vsids",
-    "minmatrixrows": "1",
-    "maxmatrixrows": "1000000",
-    "maxmatrixcols": "1000000",
-}
+OPTIONS = {"sls": "0", "lucky": "0", "branchstr": "vsids", "minmatrixrows": "1"}
+OPTIONS |= {"maxmatrixrows": "1000000", "maxmatrixcols": "1000000"}
 # A query runs in slices of this many conflicts. Between slices the wall clock is read (the solver's own limit counts
 # the processor time of the whole process); what was learned is kept. Starting afresh helps, too:
 # three solutions of 20x20 under 32 parities take 1.7 s in slices of 3000 conflicts, 4.2 s in one go.

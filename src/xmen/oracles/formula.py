@@ -108,10 +108,8 @@ class Stopwatch:
 
     def expired(self) -> OracleTimeoutError:
         """The error that says that the time is up."""
-        return OracleTimeoutError(
-            f"{self.name} was stopped at its time limit of {self.limit:g} s: give it more time (time_limit), or an "
-            "easier question (fewer parities, another oracle)"
-        )
+        advice = "give it more time (time_limit), or an easier question (fewer parities, another oracle)"
+        return OracleTimeoutError(f"{self.name} was stopped at its time limit of {self.limit:g} s: {advice}")
 
 
 class Answer(NamedTuple):

@@ -123,9 +123,6 @@ def reduced(parities: Parities) -> Reduced | None:
     return Reduced(kept[:, :n], kept[:, n], pivots)
 
 
-# ---- Parities as clauses, for solvers that know nothing else
-
-
 # A parity is cut into pieces of this many variables, the last of each piece being new: 8 clauses per piece.
 PIECE = 4
 

@@ -13,7 +13,7 @@ shows. Parities that are left without extra columns are tested on the models alo
 import copy
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,9 +82,8 @@ class ListedOracle:
         if n_levels < 0 or b < 1:
             raise OracleError(f"levels need at least 1 bit and no negative number, not {b} bits and {n_levels} levels")
         if len(buckets) and not (buckets.min() >= -1 and buckets.max() < n_levels):
-            raise OracleError(
-                f"buckets from {buckets.min()} to {buckets.max()} for levels 0 to {n_levels - 1} (-1 forces none)"
-            )
+            low, high = buckets.min(), buckets.max()
+            raise OracleError(f"buckets from {low} to {high} for levels 0 to {n_levels - 1} (-1 forces none)")
         other, f, top = copy.copy(self), self.base, self.base.n_variables + n_levels * b
         other._levels = (buckets.astype(np.int64) + 1) * b, n_levels, b  # so many first bits are in forced levels
         other.formula = Formula(top, f.clauses, (*f.hash_variables, *range(f.n_variables + 1, top + 1)))
@@ -175,7 +174,7 @@ class ListedOracle:
             found, bits = np.empty(batch, dtype=np.int64), np.empty((batch, n_words), dtype=np.uint64)
             with watch:
                 _ = watch.left
-                n = walk(*cell, state, sides, place, found, bits, STEPS)
+                n = walk(cell, state, sides, place, found, bits, STEPS)
             if n:
                 yield np.hstack([unpack(self._words[found[:n]], width), unpack(bits[:n], n_extra)])
                 batch = min(2 * batch, LARGEST_BATCH)
@@ -200,29 +199,16 @@ def _repeats(words: Words) -> bool:
 
 
 @compiled
-def walk(
-    words: Words,
-    numbers: Indices,
-    forced: Indices,
-    b: int,
-    extra: Words,
-    models: Words,
-    rhs: Bits,
-    row_of_column: Indices,
-    state: Words,
-    sides: Bits,
-    place: Indices,
-    found: Indices,
-    bits: Words,
-    steps: int,
-) -> int:
+def walk(cell: Any, state: Words, sides: Bits, place: Indices, found: Indices, bits: Words, steps: int) -> int:
     """Depth-first through the extra bits: fills `found` and `bits` with further copies, returns how many there were.
 
-    The cell: extra columns (rank, n_words) and model columns (rank, n_model_words) of each parity with a pivot, its rhs
-    (rank,), and per extra column the parity that decides it, -1 for a free bit (n_extra,). `state` (the extra bits so
-    far), `sides` (the parities' values on the model) and `place` let the next call go on from there. `place` has the
-    position in `numbers`; the column; whether to step back; and how many columns have their side known.
+    The cell: the models, the numbers of those to look at, how many first bits are in forced levels of b bits; extra
+    columns (rank, n_words) and model columns (rank, n_model_words) of each parity with a pivot, its rhs (rank,), and
+    per extra column the parity that decides it, -1 for a free bit (n_extra,). `state` (the extra bits so far), `sides`
+    (the parities' values on the model) and `place` let the next call go on from there. `place` has the position in
+    `numbers`; the column; whether to step back; and how many columns have their side known.
     """
+    words, numbers, forced, b, extra, models, rhs, row_of_column = cell
     n_extra, n, one = len(row_of_column), 0, np.uint64(1)
     while place[0] < len(numbers) and steps > 0 and n < len(found):
         number = numbers[place[0]]

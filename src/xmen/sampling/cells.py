@@ -100,10 +100,8 @@ def combine(sums: Sequence[CellSum], m: int) -> CellEstimate:
     log_totals = np.array([one.log_total for one in sums])
     highest, n = float(log_totals.max()), len(sums)
     if highest == -math.inf:
-        raise EngineError(
-            f"all {n} cells of m = {m} parities are empty, so there is nothing to estimate from. Use fewer parities: "
-            "each one less doubles the cells (m = 0 reads the whole space)."
-        )
+        advice = "Use fewer parities: each one less doubles the cells (m = 0 reads the whole space)."
+        raise EngineError(f"all {n} cells of m = {m} parities are empty: there is nothing to estimate from. {advice}")
     weights = np.exp(log_totals - highest)
     values = np.array([one.mean for one in sums]) * weights[:, np.newaxis]
     offset = highest + m * math.log(2.0)
@@ -357,9 +355,8 @@ class CellPlan:
         require_delta(delta)
         if cell_size is not None:
             log_size = bound.log_estimate - bound.log_max - math.log(cell_size)
-            return cls._at(
-                max(0, round(log_size / math.log(2.0))) if log_size > -math.inf else 0, delta, bound, overhead
-            )
+            m = max(0, round(log_size / math.log(2.0))) if log_size > -math.inf else 0
+            return cls._at(m, delta, bound, overhead)
         log2_size = (bound.log_upper - bound.log_max) / math.log(2.0)
         first = max(0, math.floor(log2_size - math.log2(_LARGEST_CELL)))
         last = max(first, math.ceil(log2_size - math.log2(_SMALLEST_CELL)))
@@ -374,9 +371,7 @@ class CellPlan:
         cap = 1.0 + size + math.sqrt((1.0 - 2.0**-m) * size * (1.0 / eta - 1.0)) if m > 0 else size
         acceptance = min(mean, size) / cap
         if acceptance == 0.0:
-            raise EngineError(
-                f"all cells of {bound.m} parities that were read to bound Z are empty: bound Z with fewer parities"
-            )
+            raise EngineError(f"all cells of {bound.m} parities read to bound Z are empty: bound Z with fewer parities")
         cost = (mean * bound.points_per_weight + overhead) / acceptance
         return cls(m, cap, size, bound.points_per_weight, acceptance, cost)
 
@@ -400,8 +395,7 @@ def sample_cells(space: Space, plan: CellPlan, n: int, rng: np.random.Generator)
     """n independent samples (n, n_hash), each from fresh matrices, within plan.delta of their probability."""
     # Most cells are over the cap, or complete, within twice the number of solutions that make up a cap.
     first = math.ceil(2.0 * plan.cap * max(plan.points_per_weight, 1.0)) + 1
-    # At half the acceptance that is expected.
-    most = most_attempts(min(plan.acceptance, 1.0) / 2.0)
+    most = most_attempts(min(plan.acceptance, 1.0) / 2.0)  # at half the acceptance that is expected
     advice = "the plan does not fit this space. Bound Z again with bound_partition and solve for a new plan."
     return draw(space, plan.m, plan.cap, first, most, advice, n, rng)
 

@@ -47,17 +47,14 @@ from itertools import count
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from xmen.errors import EngineError
 from xmen.oracles.formula import Bits, Parities
+from xmen.oracles.gf2 import Indices
 from xmen.sampling.cells import draw, most_attempts, possible_draws
 from xmen.sampling.embedding import Embedding, Levels, log_ratio
 from xmen.sampling.jobs import run_jobs, spawn
 from xmen.sampling.space import Floats, Info, Space, cantelli, require_delta, require_failure, wrong_majority
-
-# ---- Parameters solved from a requested guarantee; settings without one are refused
-
 
 _MOST_BITS_PER_LEVEL = 12  # r = 1.0002
 _PIVOTS = tuple(int(p) for p in np.unique(np.geomspace(2, 8192, 60).round().astype(int)))
@@ -145,25 +142,22 @@ class PawsPlan:
                 f"delta = {delta:g} was asked for: {advice}"
             )
         pairs, uniform, cost = _settings(pivot, extra, faithful, thinned)
+        rest, found = (log_span, failure, n_hash, rounding, faithful, thinned), list[PawsPlan]()
         if pivot is not None and extra is not None:
-            cls(all_bits[0], pivot, extra, log_span, failure, n_hash, rounding, faithful, thinned)  # refuses void ones
-        best: PawsPlan | None = None
+            cls(all_bits[0], pivot, extra, *rest)  # refuses void ones
         for b in all_bits:
             fair = np.flatnonzero(uniform >= math.exp(spans[b] - math.log(delta)))
-            if spans[b] >= math.log(delta) or len(fair) == 0:
-                continue
-            p, a = pairs[fair[np.argmin(cost[fair])]]
-            plan = cls(b, int(p), int(a), log_span, failure, n_hash, rounding, faithful, thinned)
-            if best is None or plan.cost < best.cost:
-                best = plan
-        if best is None:
+            if spans[b] < math.log(delta) and len(fair):
+                p, a = pairs[fair[np.argmin(cost[fair])]].tolist()
+                found.append(cls(b, p, a, *rest))
+        if not found:
             asked = {"bits_per_level": bits_per_level, "pivot": pivot, "extra": extra}
             given = ", ".join(f"{name} = {value}" for name, value in asked.items() if value is not None)
             raise EngineError(
                 f"no PAWS settings with {given or 'a pivot up to 8192'} guarantee delta = {delta:g}: a larger pivot, "
                 "more extra parities or more bits per level would; leave them out to have them chosen"
             )
-        return best
+        return min(found, key=lambda plan: plan.cost)
 
     def levels(self, log_max: float) -> Levels:
         """The thresholds below exp(log_max) to embed with."""
@@ -221,9 +215,7 @@ def _cost_of_draw(pivot: Any, extra: Any) -> Any:
 
 
 @lru_cache(maxsize=64)
-def _settings(
-    pivot: int | None, extra: int | None, faithful: bool, thinned: bool
-) -> tuple[NDArray[np.int64], Floats, Floats]:
+def _settings(pivot: int | None, extra: int | None, faithful: bool, thinned: bool) -> tuple[Indices, Floats, Floats]:
     """Pairs (P, alpha) (n, 2) that agree with those given, their c (n,) and what a draw costs without weights (n,)."""
     pivots = _PIVOTS if pivot is None else (pivot,)
     extras = range(_MOST_EXTRA + 1) if extra is None else (extra,)
@@ -273,9 +265,6 @@ def fewest_repeats(pivot: int, failure: float) -> int:
     raise AssertionError("unreachable: every term falls geometrically in T")
 
 
-# ---- The level search, and the draws
-
-
 _LONGEST_STEP = 4  # further jumps could land on far too many parities, where solvers suffer
 
 
@@ -298,9 +287,7 @@ def find_level(embedding: Embedding, plan: PawsPlan, rng: np.random.Generator, *
 
     # Invariant: `low` failed (or is -1), `high` passed. n_hash + 1 parities leave half a point: it has to pass.
     top = n_hash + 1
-    low, high = -1, top
-    k = min(max(start, 0), top - 1)
-    step = 1
+    low, high, k, step = -1, top, min(max(start, 0), n_hash), 1
     while high - low > 1:
         if passes(k):
             high = k
@@ -310,10 +297,8 @@ def find_level(embedding: Embedding, plan: PawsPlan, rng: np.random.Generator, *
             k = min(high - 1, k + step) if high == top else (low + high) // 2
         step = 1 if plan.faithful else min(2 * step, _LONGEST_STEP)
     if high == top and not passes(top):
-        raise EngineError(
-            f"cells of {top} parities over {n_hash} bits still hold {plan.pivot} points or more: the oracle answers "
-            "with models that its hash bits do not tell apart, or it ignores parities"
-        )
+        why = "the oracle answers with models that its hash bits do not tell apart, or it ignores parities"
+        raise EngineError(f"cells of {top} parities over {n_hash} bits still hold {plan.pivot} points or more: {why}")
     return high, info
 
 

@@ -167,7 +167,6 @@ def require_failure(failure: float) -> None:
 def require_delta(delta: float) -> None:
     """Refuses a factor that no sampler of this kind can promise."""
     if not delta > 1.0 or math.isinf(delta):
-        raise EngineError(
-            f"delta = {delta!r} cannot be promised: samples from hash cells are within a factor delta > 1 of the true "
-            "probabilities. Try delta=1.1, or an exact engine, whose delta is 1."
-        )
+        why = "samples from hash cells are within a factor delta > 1 of the true probabilities"
+        advice = "Try delta=1.1, or an exact engine, whose delta is 1."
+        raise EngineError(f"delta = {delta!r} cannot be promised: {why}. {advice}")
