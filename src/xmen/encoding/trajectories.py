@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from xmen.compiled import compiled
 from xmen.constraints.arithmetic import COMPARE, LinearComparison
@@ -14,7 +13,7 @@ from xmen.constraints.repetition import NoRevisit
 from xmen.encoding.builder import ClauseBuilder
 from xmen.encoding.walks import Places, WalkLiterals, encode_walks, find_places
 from xmen.errors import READINGS, Message, ProductTooLargeError
-from xmen.events import NO_ACTION
+from xmen.events import NO_ACTION, Ints
 from xmen.machines.tables import Index, MachineTable
 from xmen.oracles.formula import Bits, Formula
 from xmen.sharing import once
@@ -404,17 +403,12 @@ class WalkDecoder:
         """The trajectories of rows of hash bits (n, width)."""
         places = self._places
         first = places.starts[bits[:, : self._first_bit[1]].astype(np.int64) @ (1 << np.arange(self._first_bit[1]))]
-        taken, lengths = (
-            np.zeros((len(bits), max(places.n_stations - 1, 0)), dtype=np.int32),
-            np.empty(len(bits), dtype=np.int32),
-        )
-        leaving = np.bincount(places.source, minlength=len(places.state))
-        _follow_numbers(
-            bits, self._first_bit, first, self._first_edge, leaving, places.station, places.target, taken, lengths
-        )
-        return Walks.padded(
-            places.world, places.state[first].astype(np.int32), places.edge[taken].astype(np.int32), lengths
-        )
+        taken = np.zeros((len(bits), max(places.n_stations - 1, 0)), dtype=np.int32)
+        lengths, leaving = np.empty(len(bits), dtype=np.int32), np.bincount(places.source, minlength=len(places.state))
+        graph = self._first_edge, leaving, places.station, places.target
+        _follow_numbers(bits, self._first_bit, first, graph, taken, lengths)
+        starts, edges = (column.astype(np.int32) for column in (places.state[first], places.edge[taken]))
+        return Walks.padded(places.world, starts, edges, lengths)
 
     def encode(self, walks: Walks) -> Bits:
         """The rows of hash bits of trajectories."""
@@ -437,18 +431,9 @@ class WalkDecoder:
 
 
 @compiled
-def _follow_numbers(
-    bits: Any,
-    first_bit: Any,
-    starts: Any,
-    first_edge: Any,
-    leaving: Any,
-    station: Any,
-    target: Any,
-    taken: Any,
-    lengths: Any,
-) -> None:
+def _follow_numbers(bits: Any, first_bit: Any, starts: Any, graph: Any, taken: Any, lengths: Any) -> None:
     """Take the numbered edge of each place in turn, until one that none leaves."""
+    first_edge, leaving, station, target = graph
     for i in range(len(bits)):
         place, t = starts[i], 0
         while leaving[place]:
@@ -495,11 +480,7 @@ class Encoding:
         return Formula(builder.n_variables, builder.clauses, ()), literals
 
     def with_thresholds(
-        self,
-        edge_values: NDArray[np.int64],
-        start_values: NDArray[np.int64],
-        thresholds: list[int],
-        rule_values: Sequence[int] = (),
+        self, edge_values: Ints, start_values: Ints, thresholds: list[int], rule_values: Sequence[int] = ()
     ) -> tuple[Formula, list[int]]:
         """The formula with a literal per threshold, true exactly when the walk's integer sum is at most it.
 
@@ -518,9 +499,8 @@ class Encoding:
         lowest = max(highest - min(thresholds, default=highest), 0)  # more need not be told apart
         losses: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
         lost = np.minimum(best[places.source] - edge_values - best[places.target], lowest)
-        for station, loss, literal in zip(
-            places.station[places.source].tolist(), lost.tolist(), self.walk.used, strict=True
-        ):
+        stations = places.station[places.source].tolist()
+        for station, loss, literal in zip(stations, lost.tolist(), self.walk.used, strict=True):
             losses[station][loss].append(literal)
         numbers = [
             [(loss, builder.any_of(literals)) for loss, literals in by_loss.items() if loss]

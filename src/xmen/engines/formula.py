@@ -18,19 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from xmen import sampling
+from xmen import errors, sampling
 from xmen.encoding.builder import ClauseBuilder
 from xmen.engines.distribution import Guarantee, Seed, generator
 from xmen.engines.settings import DEFAULT_CELL_SIZE, DEFAULT_TIME_LIMIT, EngineSettings
-from xmen.errors import (
-    MEMORY,
-    ConstraintError,
-    EngineError,
-    FileFormatError,
-    InfeasibleError,
-    OracleError,
-    OracleTimeoutError,
-)
+from xmen.errors import MEMORY, ConstraintError, EngineError, OracleError
 from xmen.files import as_path, read_text
 from xmen.options import as_int, is_number, require_whole
 from xmen.oracles import formula as oracles
@@ -310,7 +302,7 @@ class Hashed:
     def oracle(self) -> Oracle:
         oracle = self._solver(self.builder, self.variables)
         if oracle.solve().bits is None:
-            raise InfeasibleError(f"no solution satisfies {self.given!r}: some of its clauses and parities conflict.")
+            raise errors.InfeasibleError(f"no solution satisfies {self.given!r}: clauses and parities of it conflict.")
         return oracle
 
     @once
@@ -335,7 +327,7 @@ class Hashed:
         try:
             self._refuse_twins(oracle)
             return None
-        except OracleTimeoutError:
+        except errors.OracleTimeoutError:
             return oracle
 
     def _refuse_twins(self, oracle: Oracle, assumptions: Sequence[int] = ()) -> None:
@@ -353,9 +345,7 @@ class Hashed:
         known = self.given.log_weights
         # -inf is a clause, and what is left weighs the same in every solution.
         pairs = np.array([[known.get(v, 0.0), known.get(-v, 0.0)] for v in self.variables]).reshape(-1, 2)
-        pairs = np.where(
-            np.isinf(pairs).any(axis=1, keepdims=True), np.where(np.isinf(pairs), pairs[:, ::-1], pairs), pairs
-        )
+        pairs = np.where(np.isinf(pairs), pairs[:, ::-1], pairs)
         return Weights(float(pairs.min(axis=1).sum()), np.abs(pairs[:, 0] - pairs[:, 1]), pairs[:, 0] < pairs[:, 1])
 
     @once
@@ -367,7 +357,7 @@ class Hashed:
         most = LISTED_AT_ONCE if self.name == "auto" else MAX_LISTED
         try:
             found = list(islice(self.oracle.solutions(), most + 1))
-        except OracleTimeoutError:
+        except errors.OracleTimeoutError:
             if self.name == "listed":
                 raise
             return None
@@ -386,9 +376,8 @@ class Hashed:
         unit = 2.0 * ROUNDING / n
         whole = np.rint(weights.sizes / unit).astype(np.int64)
         builder = self.builder.copy()
-        signed = (
-            (-(v + 1) if flip else v + 1) for v, flip in zip(self.variables, weights.flipped.tolist(), strict=True)
-        )
+        signs = np.where(weights.flipped, -1, 1).tolist()
+        signed = (sign * (v + 1) for sign, v in zip(signs, self.variables, strict=True))
         total = builder.sum_of([builder.number_of([one]) for one in zip(whole.tolist(), signed, strict=True)])
         most = self._largest(builder, total, unit)
         high = weights.base + unit * most
@@ -413,7 +402,7 @@ class Hashed:
             more.add([-more.at_least_number(more.constant(middle), total)])
             try:
                 bits = self._solver(more, self.variables).solve().bits
-            except OracleTimeoutError:
+            except errors.OracleTimeoutError:
                 break  # what is known is true, only wider
             if bits is None:
                 high = middle
@@ -435,12 +424,8 @@ class Hashed:
             log_sum = float(logsumexp(logs))
             return log_sum, 0.0, float(np.exp(logs - log_sum) @ self.rows[:, column]), 0.0
         found = sampling.estimate(self.space, self.n_parities, number, rng, partial(_holds, column))
-        return (
-            found.log_partition,
-            found.log_partition_std,
-            float(found.expectation[0]),
-            float(found.expectation_std[0]),
-        )
+        mean, std = float(found.expectation[0]), float(found.expectation_std[0])
+        return found.log_partition, found.log_partition_std, mean, std
 
     def sample(self, n: int, rng: np.random.Generator, delta: float, failure: float) -> Bits:
         """n independent rows (n, n_hash), within delta of P except with probability `failure`."""
@@ -477,9 +462,6 @@ def _write(builder: ClauseBuilder, given: Formula, offset: int) -> None:
     for variables, odd in given.xors:
         sum_ = reduce(builder.exclusive, (v + offset for v in variables), builder.FALSE)
         builder.add([sum_ if odd else -sum_])
-
-
-# ---- What is given, checked
 
 
 def _each(values: Any, what: str) -> list[Any]:
@@ -519,8 +501,8 @@ def _read_dimacs(make: type[Formula], path: str) -> Formula:
     clauses, xors, shown, begun = list[list[int]](), list[tuple[list[int], int]](), list[int](), list[int]()
     weights = dict[int, tuple[float, int]]()
 
-    def refuse(number: int, told: str) -> FileFormatError:
-        return FileFormatError(f"{path}, line {number}: {told}")
+    def refuse(number: int, told: str) -> errors.FileFormatError:
+        return errors.FileFormatError(f"{path}, line {number}: {told}")
 
     def whole(number: int, words: Sequence[str]) -> list[int]:
         try:

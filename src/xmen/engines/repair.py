@@ -283,9 +283,6 @@ def _actions(product: Product, states: tuple[int, ...], kept: list[int]) -> Iter
         yield letters[1:]
 
 
-# ---- What users ask for
-
-
 MOST_NODES = DEFAULT_MAX_NODES // RELAXED_SHARE  # a table has them all, for every position
 MOST_TRIED = 10_000  # trajectories that keep the rules that fit the product
 
@@ -355,9 +352,8 @@ def repair(
     wanted = require_whole("best of repair(...)", 1 if best is None else best, least=0)
     if isinstance(world, Network):
         ends = (tau.states[0], start, "start"), (tau.states[-1], goal, "goal")
-        world = NetworkTask(
-            world, *(world.require_state(a, c) if b is None else world.read_state(b) for a, b, c in ends)
-        )
+        states = (world.require_state(a, c) if b is None else world.read_state(b) for a, b, c in ends)
+        world = NetworkTask(world, *states)
     elif start is not None or goal is not None:
         raise EngineError("repair(..., start=, goal=) are for networks: a world has its own start and end.")
     hard = conjunction(part for _, part in units(as_constraint(rule)) if not isinstance(part, Usually))

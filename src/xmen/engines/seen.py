@@ -16,13 +16,14 @@ from xmen.engines.distribution import Distribution
 from xmen.engines.exact import ExactDistribution
 from xmen.engines.reject import RejectDistribution
 from xmen.errors import EngineError, InfeasibleError, Message, ProductTooLargeError, TrajectoryError, XmenError, joined
+from xmen.events import Ints
 from xmen.machines.tables import CompiledConstraint, release, require_valid
 from xmen.options import require_whole
 from xmen.product.best import best_readings, best_walks
 from xmen.product.graph import DEFAULT_MAX_NODES, Product, build_product
 from xmen.product.layered import pass_messages
 from xmen.product.messages import Messages
-from xmen.product.readings import Ints, Reading, Script, determined, log_likelihoods, read_along, script_of
+from xmen.product.readings import Reading, Script, determined, log_likelihoods, read_along, script_of
 from xmen.rewards import Floats, Reward
 from xmen.sharing import once
 from xmen.worlds import MDP, EdgeWeights, Network, Sighting, Trajectory, Walks
@@ -118,12 +119,8 @@ class Posterior(ExactDistribution):
         own = self._log_likelihoods(Walks.of(self.world, [trajectory]))[0]
         return self.prior.score(trajectory) + float(own)
 
-    def log_prob(self, trajectory: Trajectory) -> float:
-        before = self.prior.log_prob(trajectory)
-        if before == -math.inf:
-            return before
-        own = self._log_likelihoods(Walks.of(self.world, [trajectory]))[0]
-        return before + float(own) - self.log_seen_mass
+    def _log_normaliser(self, start: int) -> float:
+        return self.prior._log_normaliser(start) + self.log_seen_mass
 
     def edge_visits(self) -> Floats:
         below = self.prior.product.edge[self._reading.edge]
@@ -227,9 +224,6 @@ class RejectPosterior(RejectDistribution):
         return RejectPosterior(self.prior.with_reward(reward), self.sightings)
 
 
-# ---- Many sightings at once: their readings are one product, with starts of its own for each of them
-
-
 BATCH = 4_000_000  # nodes times states of machines that are read in one pass
 
 
@@ -304,10 +298,8 @@ def first_state(sighting: Sighting, world: MDP) -> int:
     """Where a sighting begins for certain, as given="start" needs it."""
     states = np.flatnonzero(sighting.log_rows(world)[0] > -np.inf)
     if len(states) != 1:
-        raise TrajectoryError(
-            f'given="start" takes the start of each demonstration for known: the first entry of {sighting!r:.60} has '
-            "to be a state for certain."
-        )
+        what = 'given="start" takes the start of each demonstration for known'
+        raise TrajectoryError(f"{what}: the first entry of {sighting!r:.60} has to be a state for certain.")
     return int(states[0])
 
 
@@ -322,9 +314,7 @@ def trip_ends(sighting: Sighting, network: Network) -> tuple[int, int]:
             ends.append(read_state(network, given))
         else:
             entry = "it is a beginning" if name == "goal" and sighting.more else "its entry there is not certain"
-            raise TrajectoryError(
-                f"the {name} of a trip has to be known, and {entry}: write Sighting(..., {name}=...)."
-            )
+            raise TrajectoryError(f"the {name} of a trip has to be known, and {entry}: write Sighting(..., {name}=).")
     return ends[0], ends[1]
 
 

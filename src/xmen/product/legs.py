@@ -23,9 +23,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, vstack
 
+from xmen.events import Ints
 from xmen.product.factor import EPSILON
 from xmen.product.many_goals import BATCH, FLOOR, Batch, OpenProduct, Reached, System, flows
 from xmen.worlds.sightings import Sighting
@@ -45,9 +45,7 @@ class Explained(NamedTuple):
 class Legs:
     """Records of trips from `origin` (nodes) to `goal` (states), both (n,), through one product."""
 
-    def __init__(
-        self, product: OpenProduct, origin: NDArray[np.int64], goal: NDArray[np.int64], sightings: Sequence[Sighting]
-    ) -> None:
+    def __init__(self, product: OpenProduct, origin: Ints, goal: Ints, sightings: Sequence[Sighting]) -> None:
         self.product, self.origin, self.goal = product, origin, goal
         self.n_legs, self.height = np.array([len(y) - 1 for y in sightings]), np.zeros(len(sightings))
         self._last, rows = np.cumsum(self.n_legs + 1) - 1, list[csr_matrix]()
@@ -61,7 +59,7 @@ class Legs:
         of_kind = {kind: np.array([k for k, own in enumerate(kinds) if own == kind]) for kind in dict.fromkeys(kinds)}
         self._groups = {kind: own[np.argsort(goal[own], kind="stable")] for kind, own in of_kind.items()}
 
-    def seen(self, records: NDArray[np.int64], back: NDArray[np.int64] | int) -> Floats:
+    def seen(self, records: Ints, back: Ints | int) -> Floats:
         """p(entry | state), the largest 1, of the entry so many before the last (n_states, records)."""
         return np.asarray(self._rows[self._last[records] - back].toarray().T)
 
@@ -97,7 +95,7 @@ class Legs:
 class _Leg(NamedTuple):
     """The same leg of some records of a batch, counted from the last."""
 
-    on: NDArray[np.int64]  # which of them have it (k,)
+    on: Ints  # which of them have it (k,)
     reached: Reached
     value: Floats  # B (n, k), the largest of each record 1
     missed: Floats  # by how much B misses its equations (n, k)
@@ -110,9 +108,7 @@ class _Batch:
     ended: Floats  # how often they end at each node (n, m)
     each: Floats  # their features (m, d)
 
-    def __init__(
-        self, every: Legs, systems: Sequence[System], q: float, records: NDArray[np.int64], matrix: csr_matrix
-    ) -> None:
+    def __init__(self, every: Legs, systems: Sequence[System], q: float, records: Ints, matrix: csr_matrix) -> None:
         self._product, self._matrix, unseen = every.product, matrix, systems[-1].matrix
         goals, of = np.unique(every.goal[records], return_inverse=True)
         both = [Reached(system, Batch(goals.tolist(), []), whole=False) for system in systems]

@@ -9,20 +9,18 @@ import math
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from xmen.errors import MEMORY, EngineError
+from xmen.events import Bools, Ints
 from xmen.product.graph import Product
 from xmen.worlds.kernels import UNREACHABLE, distance_to
 from xmen.worlds.mdp import MDP
 from xmen.worlds.sightings import Sighting
 from xmen.worlds.walks import EdgeWeights, Floats, Walks
-
-Ints = NDArray[np.int64]
 
 # ---- The machine of a sighting: its states say how many entries have been read
 
@@ -83,9 +81,6 @@ def log_likelihoods(script: Script, walks: Walks) -> Floats:
     return found
 
 
-# ---- The product with it
-
-
 class Reading(NamedTuple):
     """A product read along sightings. Every edge is its own world edge, so that each has a weight of its own."""
 
@@ -131,12 +126,9 @@ def read_along(product: Product, weights: EdgeWeights, scripts: Sequence[Script]
             ahead = product.target[along].astype(np.int64)
             reached[after, ahead] = True
             n_edges += len(along)
-            MEMORY.require(
-                EDGE_BYTES * n_edges, "what was seen here", EngineError, "Use a smaller world or fewer rules"
-            )
-            pieces.append(
-                (before * n + source[along].astype(np.int64), after * n + ahead, along, factor[entered[along]])
-            )
+            MEMORY.require(EDGE_BYTES * n_edges, "what was seen", EngineError, "Use a smaller world or fewer rules")
+            begun = before * n + source[along].astype(np.int64)
+            pieces.append((begun, after * n + ahead, along, factor[entered[along]]))
     ids = np.flatnonzero(reached)
     number = np.empty(reached.size, dtype=np.int64)
     number[ids] = np.arange(len(ids))
@@ -144,22 +136,16 @@ def read_along(product: Product, weights: EdgeWeights, scripts: Sequence[Script]
     ending = np.isin(ids // n, ends) & product.accepting[ids % n]
     begin_ids, end_ids, edge, log_factor = (np.concatenate(part) for part in zip(*pieces, strict=True))
     nodes = ids % n, ids // n, number[np.concatenate(starts)], ending
-    return _assembled(product, weights, *nodes, number[begin_ids], number[end_ids], edge, log_factor)
+    return _assembled(product, weights, nodes, (number[begin_ids], number[end_ids], edge, log_factor))
 
 
-def _assembled(
-    product: Product,
-    weights: EdgeWeights,
-    node: Ints,
-    place: Ints,
-    starts: Ints,
-    ending: NDArray[np.bool_],
-    source: Ints,
-    target: Ints,
-    edge: Ints,
-    log_factor: Floats,
-) -> Reading:
+Nodes: TypeAlias = tuple[Ints, Ints, Ints, Bools]  # their `node` and `place`, which are starts, and whether they end
+Edges: TypeAlias = tuple[Ints, Ints, Ints, Floats]  # their sources and targets, `edge` and `log_factor`
+
+
+def _assembled(product: Product, weights: EdgeWeights, nodes: Nodes, edges: Edges) -> Reading:
     """A reading from its nodes and edges, in any order: numbered by depth, and pruned."""
+    (node, place, starts, ending), (source, target, edge, log_factor) = nodes, edges
     begin = np.zeros(len(node), dtype=np.bool_)
     begin[starts] = True
     depth = distance_to(begin, target, source)
@@ -263,4 +249,4 @@ def determined(reading: Reading, product: Product, weights: EdgeWeights, complet
     of_nodes = np.array(nodes, dtype=np.int64)
     ending = read.accepting[of_nodes]
     where = reading.node[of_nodes], reading.place[of_nodes], np.array(starts, dtype=np.int64), ending
-    return _assembled(product, own, *where, source, target_of, below_each, np.log(columns[:, 3]))
+    return _assembled(product, own, where, (source, target_of, below_each, np.log(columns[:, 3])))
