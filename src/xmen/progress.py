@@ -21,8 +21,6 @@ from xmen.files import as_path
 
 VALIDATION_LOSS = "validation_loss"  # among the details of a record
 
-# ---- What happens while a learner runs: one record per iteration, a callback, and Ctrl-C
-
 
 @dataclass(frozen=True)
 class Record:
@@ -159,9 +157,6 @@ class Monitor:
         return True
 
 
-# ---- Work that may last says now and then how far it is: nobody listens by default, the command line does
-
-
 _listener: ContextVar[Callable[[str], object] | None] = ContextVar("_listener", default=None)
 
 
@@ -188,9 +183,6 @@ def listening(listener: Callable[[str], object]) -> Iterator[None]:
         _listener.reset(token)
 
 
-# ---- Watching a fit in TensorBoard (the extra `xmen-irl[tensorboard]`)
-
-
 class TensorBoard:
     """A callback for any learner that writes its records where TensorBoard finds them: `tensorboard --logdir FOLDER`.
 
@@ -206,7 +198,7 @@ class TensorBoard:
     Raises
     ------
     MissingExtraError
-        When TensorBoard is not installed.
+        When TensorBoard is not installed: it comes with the extra `tensorboard`.
 
     Examples
     --------

@@ -141,7 +141,7 @@ class SampledDual:
 
     def solve(self, max_iter: int, tolerance: float, monitor: Monitor) -> None:
         """Move to the optimum, or as near as max_iter iterations come."""
-        d = len(self._scaled)
+        d, first = len(self._scaled), np.zeros(2 * len(self._scaled))
 
         def loss(split: Floats) -> tuple[float, Floats]:
             value, gradient, _ = self._look(split[:d] - split[d:])
@@ -160,13 +160,11 @@ class SampledDual:
         bounds = [(0.0, LARGEST if known else 0.0) for known in self._known] * 2
         options = {"maxiter": max_iter, "maxfun": 10 * max_iter, "maxcor": 20, "ftol": 0.0}
         options["gtol"] = tolerance / max(1.0, float(self._scale.max()))
-        result = minimize(
-            loss, np.zeros(2 * d), jac=True, method="L-BFGS-B", bounds=bounds, callback=note, options=options
-        )
+        result = minimize(loss, first, jac=True, method="L-BFGS-B", bounds=bounds, callback=note, options=options)
         if not monitor.stopped:
             self._scaled = result.x[:d] - result.x[d:]
         if not monitor.history:
-            record(loss(np.zeros(2 * d))[0])
+            record(loss(first)[0])
 
     def _look(self, scaled: Floats) -> tuple[float, Floats, float]:
         """The smooth part of the loss at a point, its gradient, and the effective sample size there."""
@@ -265,10 +263,9 @@ class RelativeEntropyIRL(Learner):
         rollouts = roll_out(world, *self._policies(demos), features, self.discount, int(self.n_samples), rng)
         n = len(rollouts.starts)
         if not n:
-            raise EngineError(
-                f"none of {rollouts.tried} rollouts met a terminal state within the horizon "
-                f"({self.world.horizon} actions): give a sampling_policy that finds one, or a longer horizon."
-            )
+            none = f"none of {rollouts.tried} rollouts met a terminal state within the horizon"
+            advice = "give a sampling_policy that finds one, or a longer horizon"
+            raise EngineError(f"{none} ({self.world.horizon} actions): {advice}.")
         mean, epsilon = features.contract(demos.visits(self.discount)), self._thresholds(rollouts, demos, features)
         dual = SampledDual(rollouts, mean, epsilon, *self._groups(rollouts, world))
         with Monitor(self.callback) as monitor:
@@ -319,10 +316,9 @@ class RelativeEntropyIRL(Learner):
         starts = np.flatnonzero(world.start)
         missing = np.setdiff1d(starts, rollouts.starts)
         if len(missing):
-            raise EngineError(
-                f"no rollout from {self.world.describe_state(int(missing[0]))}, where demonstrations start, was "
-                "complete: draw more (n_samples), or give a sampling_policy that finds a way."
-            )
+            where, advice = self.world.describe_state(int(missing[0])), "give a sampling_policy that finds a way"
+            none = f"no rollout from {where}, where demonstrations start, was complete"
+            raise EngineError(f"{none}: draw more (n_samples), or {advice}.")
         return np.searchsorted(starts, rollouts.starts), world.start[starts]
 
     def _thresholds(self, rollouts: Rollouts, demos: Demonstrations, features: Features) -> Floats:
@@ -348,18 +344,14 @@ class RelativeEntropyIRL(Learner):
             named = listing([Feature(k) for k in away.tolist()], 8)
             notify(Message(sentence, n, named, advice), errors.UnboundedWarning)
         elif self.effective_sample_size_ < 30:  # an average says little
-            notify(
-                f"the importance weights have collapsed: {n} rollouts are worth {self.effective_sample_size_:.1f}, "
-                f"so the weights are little more than noise. {advice}",
-                errors.LearningWarning,
-            )
+            worth = f"{n} rollouts are worth {self.effective_sample_size_:.1f}"
+            collapsed = f"the importance weights have collapsed: {worth}, so the weights are little more than noise"
+            notify(f"{collapsed}. {advice}", errors.LearningWarning)
         elif not (self.converged_ or monitor.stopped or monitor.interrupted):
             last = monitor.history[-1]
-            notify(
-                f"RelativeEntropyIRL stopped after max_iter = {self.max_iter} iterations with a gradient norm of "
-                f"{last.gradient_norm:.3g} and a loss of {last.loss:.6g}. Raise max_iter or tol.",
-                errors.ConvergenceWarning,
-            )
+            where = f"a gradient norm of {last.gradient_norm:.3g} and a loss of {last.loss:.6g}. Raise max_iter or tol."
+            end = f"RelativeEntropyIRL stopped after max_iter = {self.max_iter} iterations with {where}"
+            notify(end, errors.ConvergenceWarning)
 
     def _law(self, world: MDP, also: Rules) -> Law:
         """P(tau) = Q(tau) exp(theta . f(tau)) / Z: D has the base policy in it, whose zeros are a rule."""

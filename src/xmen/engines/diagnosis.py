@@ -24,9 +24,6 @@ from xmen.worlds.kernels import UNREACHABLE, distance_to
 from xmen.worlds.mdp import MDP
 from xmen.worlds.names import some
 
-# ---- Events that no trajectory of a world can ever have, and rules that none can break, or that all break; and why
-
-
 _SHOWN = 4
 _ENTRIES = 1_000  # of a machine, beyond which a rule is left alone: ordinary ones have a dozen
 
@@ -123,10 +120,6 @@ def same_answer(rule: Constraint, world: MDP, known: Iterable[MachineTable] = ()
     after = np.unique(left[:, np.unique(moving)])
     answers = {*machine.accepts[:, np.unique(ending)].ravel().tolist(), *(after[after < 0] == HOLDS).tolist()}
     return answers.pop() if len(answers) == 1 else None
-
-
-# ---- A bound that cannot be kept, and the nearest one that could: the least, or the most, that valid trajectories
-# have
 
 
 EXACT = 2.0**53  # below this, sums of whole numbers are whole

@@ -30,9 +30,6 @@ from xmen.worlds import MDP, EdgeWeights, Sighting, Trajectory, Walks
 from xmen.worlds.names import some
 from xmen.worlds.walks import require_count
 
-# ---- What rejection samples from: the world times the constraints that a node budget affords
-
-
 MOST_TRIED = 64  # constraints up to which each is multiplied by itself first; more are taken in as many groups
 MOST_FAILURES = 4  # products in a row that did not fit, after which all larger constraints are left to reject
 MOST_STATES = 1_000  # machine states that are listed to order many constraints by size
@@ -86,10 +83,7 @@ def relax(world: MDP, constraint: Constraint | None, max_nodes: int) -> Relaxati
 
 
 def _groups(world: MDP, parts: Parts, budget: int) -> list[tuple[bool, Parts]]:
-    """Constraints that are multiplied in together or not at all, in the order in which they are tried.
-
-    By their own product, and whether that fits; or many of them by their machines.
-    """
+    """Constraints that go in together or not at all, smallest first, each with whether its own product may fit."""
     if len(parts) > MOST_TRIED:
         ordered = sorted(parts, key=lambda item: _machine_states(world, item[1]))
         size = -(-len(parts) // MOST_TRIED)

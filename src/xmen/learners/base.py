@@ -666,10 +666,7 @@ class Learner(Estimator, ABC):
         return Summary(*found, *said, uses, total.get("null", math.nan), lost)
 
     def _null_likelihood(self, demos: Demonstrations) -> float:
-        """The log-likelihood with 0 for every weight that is not fixed; nan where that diverges.
-
-        Without weights ever longer trips of a network without a horizon may all be as likely.
-        """
+        """The log-likelihood with 0 for every weight that is not fixed; nan where it diverges, as endless trips may."""
         fixed = np.isin(np.arange(len(self.weights_)), list(getattr(self, "fixed", None) or ()))
         null = self._under(self._read_features().reward(np.where(fixed, self.weights_, 0.0)))
         usual = usual_rules(as_constraint(self.constraint))
@@ -798,10 +795,8 @@ class GradientLearner(Learner):
         states, actions = self.world.any_task.n_states, self.world.any_task.n_actions
         require_hard(self._rule(), "a neural reward")
         if (own := (reward.n_states, reward.n_actions)) != (states, actions):
-            raise RewardError(
-                f"reward is for {own[0]} states and {own[1]} actions, but the world has {states} states and {actions} "
-                f"actions: give inputs of shape ({states}, {actions}, d)."
-            )
+            both = f"for {own[0]} states and {own[1]} actions, but the world has {states} states and {actions} actions"
+            raise RewardError(f"reward is {both}: give inputs of shape ({states}, {actions}, d).")
 
     def _fit_settings(self) -> runs.FitSettings:
         l2, fixed, usual = self.l2, self.fixed, usual_rules(as_constraint(self.constraint))

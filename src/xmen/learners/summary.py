@@ -25,10 +25,7 @@ if TYPE_CHECKING:
 
 
 def known_names(model: Learner) -> list[str]:
-    """What the world calls the model's features: its own columns by their names, weights of states by these.
-
-    A column that is not one of the world's goes by its number.
-    """
+    """What the world calls the model's features: columns by their names, weights of states by these, else numbers."""
     world: Any = model.world
     own, named = model._read_features(), dict[Any, str]()
     if isinstance(own, StateFeatures):

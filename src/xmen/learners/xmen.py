@@ -41,9 +41,6 @@ from xmen.storage.models import storable
 from xmen.worlds import MDP, Network, Sighting
 from xmen.worlds.names import some
 
-# ---- The methods by name, and how one is read: a name, a record, or a text such as "paper(n_samples=32)"
-
-
 METHODS: dict[str, type[Method]] = {"exact": Exact, "cells": Cells, "paper": Paper, "reject": Reject}
 """Every way to the gradient of XMEN, by its name."""
 

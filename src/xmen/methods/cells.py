@@ -282,10 +282,8 @@ class Cells(Method):
 
     def likelihood(self, task: Task, settings: FitSettings) -> CellsLikelihood:
         if len(task.by_start()) > 1:
-            raise EngineError(
-                "method='cells' trains networks on the joint distribution, and these demonstrations have several "
-                "starts: with given='start' use method='exact'."
-            )
+            why = "on the joint distribution, and these demonstrations have several starts"
+            raise EngineError(f"method='cells' trains networks {why}: with given='start' use method='exact'.")
         size = DEFAULT_CELL_SIZE if self.cell_size is None else float(self.cell_size)
         n_cells = 16 if self.n_cells is None else int(self.n_cells)
         base = Chooser(task.joint_law(), settings.engine).joint_xor()

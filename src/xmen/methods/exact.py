@@ -61,10 +61,8 @@ class Exact(Method):
 
     def check(self, engine: EngineSettings, given: str | None, neural: bool) -> None:
         if engine.engine not in ("auto", "exact"):
-            raise EngineError(
-                f"method='exact' with engine={engine.engine!r} makes no sense: where the gradient is exact, so is the "
-                "engine. Use engine='exact' or 'auto', or method='cells'."
-            )
+            why = f"engine={engine.engine!r} makes no sense: where the gradient is exact, so is the engine"
+            raise EngineError(f"method='exact' with {why}. Use engine='exact' or 'auto', or method='cells'.")
 
     def run(self, task: Task, settings: FitSettings) -> "ExactRun":
         return ExactRun(task, settings, self.likelihood(task, settings))

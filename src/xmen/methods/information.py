@@ -99,10 +99,7 @@ def _inverse(matrix: Floats) -> tuple[Floats, NDArray[np.bool_]]:
 
 
 def information(task: Task, settings: FitSettings, weights: Floats, settled: Sequence[int] = ()) -> Information:
-    """The information about linear weights (d,) in a task's demonstrations; needs the exact engine, or rejection.
-
-    `settled` are those of rules whose shares were given.
-    """
+    """The information about linear weights (d,) in a task's demonstrations; needs the exact engine, or rejection."""
     with threadpool_limits(1, user_api="blas"):
         world, coordinates = task.demos.walks.world, settings.coordinates(task.features.d)
         rows, complete = task.features.contract(task.demos.rows(task.discount)), None

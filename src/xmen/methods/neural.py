@@ -151,10 +151,8 @@ class NeuralRun(Run[NeuralState]):
         self.l2, self.seeds = float(runs.read_l2(settings.l2, 1)), runs.seed_sequence(settings.seed)
         self.max_iter, self.tol = settings.most_iterations(DEFAULT_MAX_ITER), settings.tolerance()
         if training.optimiser == "lbfgs" and not likelihood.exact:
-            raise RewardError(
-                "optimiser='lbfgs' searches along lines, which needs exact losses, and here they are estimates: use "
-                "'adam' or 'sgd', or raise max_nodes until the exact engine can be used."
-            )
+            what = "optimiser='lbfgs' searches along lines, which needs exact losses, and here they are estimates"
+            raise RewardError(f"{what}: use 'adam' or 'sgd', or raise max_nodes until the exact engine can be used.")
         self.likelihood, self.reward, self.n_threads = likelihood, reward, training.n_threads
         self.warn, self.memory = warn, settings.memory or {}
         self.parameters = [p for p in reward.module.parameters() if p.requires_grad]
@@ -241,10 +239,8 @@ class NeuralRun(Run[NeuralState]):
                 terms.append(parameter.grad.square().sum().double())
         squares = float(sum(terms))  # one look at the device for all of them
         if not np.isfinite(squares):
-            raise RewardError(
-                f"the gradient of {self.reward!r} is not finite, although its rewards are: one of its layers has no "
-                "derivative there (a root or a logarithm at 0, say)."
-            )
+            why = "one of its layers has no derivative there (a root or a logarithm at 0, say)"
+            raise RewardError(f"the gradient of {self.reward!r} is not finite, although its rewards are: {why}.")
         return found._replace(loss=loss), squares**0.5
 
     def answer(self, state: NeuralState) -> NeuralReward:
@@ -261,9 +257,7 @@ class NeuralRun(Run[NeuralState]):
             first, last = history[-1 - max(1, len(history) // 10)], history[-1]
             fell = first.loss - last.loss - 2.0 * float(np.hypot(first.loss_std, last.loss_std))
         if self.warn and not (state.finished or monitor.stopped or monitor.interrupted) and fell > 0.01:
-            runs.warn_of_end(
-                f"after max_iter = {self.max_iter} steps the loss was still falling, by {fell:.3g} nats over the last "
-                "tenth of them. Raise max_iter or learning_rate"
-            )
+            falling = f"the loss was still falling, by {fell:.3g} nats over the last tenth of them"
+            runs.warn_of_end(f"after max_iter = {self.max_iter} steps {falling}. Raise max_iter or learning_rate")
         memory = {"kind": self.kind, "state": as_arrays(self.optimiser.state_dict()["state"])}
         return Outcome(reward, state.finished, self.likelihood.answering, {"optimiser_state_": memory})

@@ -356,10 +356,8 @@ class Paper(Method):
 
     def check(self, engine: EngineSettings, given: str | None, neural: bool) -> None:
         if given is not None:
-            raise EngineError(
-                "method='paper' with given='start' makes no sense: Algorithm 1 draws from the joint distribution. Use "
-                "method='exact' or 'cells', or leave given out."
-            )
+            why = "method='paper' with given='start' makes no sense: Algorithm 1 draws from the joint distribution"
+            raise EngineError(f"{why}. Use method='exact' or 'cells', or leave given out.")
         linear = self.letter or self.proposal != "fixed" or self.learning_rate is not None or self.start is not None
         if neural and linear:
             raise EngineError(

@@ -195,9 +195,6 @@ class TripRounds(RoundsRun):
         if not state.opening:
             return super().conclude(state, monitor)
         multiplied = ", ".join(map(repr, self.trips.multiplied)) or "none"
-        notify(
-            f"stopped after {state.opening['iteration']} iterations, before any draw: these are the weights of the "
-            f"rules that fit ({multiplied}).",
-            ConvergenceWarning,
-        )
+        end = f"stopped after {state.opening['iteration']} iterations, before any draw"
+        notify(f"{end}: these are the weights of the rules that fit ({multiplied}).", ConvergenceWarning)
         return self.opening.conclude(TripState(**state.opening), monitor)

@@ -322,10 +322,7 @@ class RoundsState(RunState):
 
 
 class RoundsRun(Run[RoundsState]):
-    """Rounds over a source; `warn` tells of weights that nothing determines.
-
-    `metric` (d,) is about the root of the curvature of each weight, where that is known.
-    """
+    """Rounds over a source; `warn` tells of weights that nothing determines, `metric` (d,) is as that of `Lbfgs`."""
 
     state_type = RoundsState
 
@@ -452,11 +449,9 @@ class RoundsRun(Run[RoundsState]):
                 f"{' (no more draws are made). Raise tol' if state.finished else '. Raise max_iter or tol'}"
             )
         if state.n_lost:
-            notify(
-                f"{state.n_lost} cells were lost to a solver that hung or died. Hard cells are not like others: the "
-                "answer may be biased. Raise time_limit, or cell_size for fewer parities.",
-                GuaranteeWarning,
-            )
+            lost = f"{state.n_lost} cells were lost to a solver that hung or died. Hard cells are not like others"
+            advice = "Raise time_limit, or cell_size for fewer parities."
+            notify(f"{lost}: the answer may be biased. {advice}", GuaranteeWarning)
         if not monitor.stopped:  # short of the optimum, weights are finite whatever they are
             self.warn()
         std = self.coordinates.direction(state.weights_std)

@@ -30,9 +30,6 @@ def warn_of_end(where: str) -> None:
     notify(Message(sentence, where, Setting("l2")), ConvergenceWarning)
 
 
-# ---- The stream of random numbers that a fit has for itself
-
-
 def seed_sequence(seed: Seed) -> np.random.SeedSequence:
     """The seed of a learning run: one number drawn from a Generator, a child of a SeedSequence."""
     if isinstance(seed, np.random.Generator):
@@ -45,9 +42,6 @@ def seed_sequence(seed: Seed) -> np.random.SeedSequence:
 def child_seed(seed: np.random.SeedSequence, number: int) -> np.random.SeedSequence:
     """The stream of one step or round: a child of the run's seed, by its number."""
     return np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, number))
-
-
-# ---- Which weights are learned, and what large ones cost: `fixed` and `l2` of a linear learner
 
 
 class Value(NamedTuple):
@@ -282,10 +276,8 @@ class Method(Options, ABC):
 
     def trip_run(self, task: Task, settings: FitSettings, network: Network) -> Run[Any]:
         """The run that learns from trips through a network."""
-        raise EngineError(
-            f"method={self.name!r} hashes the trajectories of one world, and every trip through a network has its own: "
-            "use method='exact' or 'auto'."
-        )
+        what = "hashes the trajectories of one world, and every trip through a network has its own"
+        raise EngineError(f"method={self.name!r} {what}: use method='exact' or 'auto'.")
 
     def check(self, engine: EngineSettings, given: str | None, neural: bool) -> None:
         """Refuse what makes no sense with this method (an engine, given="start", a neural reward) before any work."""

@@ -20,10 +20,7 @@ from xmen.worlds.walks import EdgeWeights, Floats, Walks
 
 
 def best_walk(product: Product, weights: EdgeWeights, operations: HostLayers | None = None) -> tuple[float, Walks]:
-    """The largest log-weight R + log D of a valid trajectory, and one that attains it.
-
-    With `operations` layer by layer, by these.
-    """
+    """The largest log-weight R + log D of a valid trajectory, and one that attains it; `operations` go by layers."""
     if product.world.unbounded or (operations is None and product.timeless(weights.discount)):
         ends = product.log_ends(weights.rules, product.stops)
         value, choice = best_completions(product, timeless_log_weights(product, weights), ends)

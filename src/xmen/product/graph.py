@@ -23,8 +23,6 @@ from xmen.sharing import once
 from xmen.worlds.kernels import UNREACHABLE, distance_to, topological_order
 from xmen.worlds.mdp import MDP, UNBOUNDED
 
-# ---- Compiled loops that build and prune the product graph
-
 
 @compiled
 def _hash(row: Any) -> Any:
@@ -319,9 +317,7 @@ def explore(compiled: CompiledConstraint, max_nodes: int, horizon: int, ground: 
     nodes = Nodes(rows.shape[1])
     start_nodes = nodes.add(rows)
     found = [nodes.n]  # nodes after each number of actions
-    n_out: list[NDArray[np.int64]] = []
-    targets: list[NDArray[np.uint32]] = []
-    edges: list[NDArray[np.uint32]] = []
+    n_out, (targets, edges) = list[NDArray[np.int64]](), ([np.empty(0, np.uint32)], [np.empty(0, np.uint32)])
     limit = allowed_nodes(max_nodes, rows.shape[1])
     chunk = max(1, CHUNK_CELLS // (rows.shape[1] * max(1, int(np.diff(ground.row_start).max(initial=1)))))
     milestones = [n for n in ESTIMATE_AT if n < limit]
@@ -371,8 +367,8 @@ def explore(compiled: CompiledConstraint, max_nodes: int, horizon: int, ground: 
         distance=np.zeros_like(depths),
         accepting=accepting,
         indptr=np.concatenate([[0], np.cumsum(np.concatenate(n_out))]).astype(np.uint32),
-        target=np.concatenate([np.empty(0, np.uint32), *targets]),
-        edge=np.concatenate([np.empty(0, np.uint32), *edges]),
+        target=np.concatenate(targets),
+        edge=np.concatenate(edges),
         starts=start_nodes,
         layer_ends=layer_ends(depths, horizon),
         keeps=np.hstack([ground.keeps[node_rows[:, 0]], keeps]),
@@ -554,9 +550,6 @@ def build_complete_product(compiled: CompiledConstraint, max_nodes: int, horizon
     Where a rule is sure to be broken the machines no longer matter: those nodes are one per world state.
     """
     return explore(compiled, max_nodes, horizon, ground_of(compiled.world, None))
-
-
-# ---- The shortest trajectory that keeps all rules, whatever the horizon: which horizon would have done
 
 
 MOST_NODES = 200_000  # looked at for a better message

@@ -377,11 +377,7 @@ class Layered:
         return discount != 1.0 and abs(discount**one - discount**other) * self._do.reach > self._do.span.drift
 
     def _base(self, t: int, epoch: int, sweep: _Sweep) -> Base:
-        """Edge weights relative to a potential, of action t or of one near enough.
-
-        Made anew when the potential changes; from one t to the next only a factor per world edge changes, and
-        that only when there is a discount.
-        """
+        """Edge weights relative to a potential, of action t or of one that a factor per world edge leads from."""
         if sweep.base is None or sweep.base.epoch != epoch or self._drifts(sweep.base.t, t):
             sweep.base = self._do.base(epoch, t, self._potentials[epoch])
         return sweep.base

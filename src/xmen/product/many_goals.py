@@ -39,8 +39,6 @@ from xmen.worlds.kernels import UNREACHABLE, distance_to
 from xmen.worlds.mdp import MDP
 from xmen.worlds.walks import Floats
 
-# ---- Compiled loops over trips: random and greedy walks towards a goal, and the flow through every edge
-
 
 @compiled
 def walk(indptr: Any, target: Any, weight: Any, z: Any, ends: Any, origins: Any, rng: Any) -> Any:
@@ -121,9 +119,6 @@ def flows(
         for j in range(k):
             residual[j] += abs(onward[j] - x[i, j]) * max(z[i, j], floor)
     return out, residual
-
-
-# ---- The product of a network and machines, for all tasks at once
 
 
 @dataclass(frozen=True)

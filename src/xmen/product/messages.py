@@ -176,9 +176,6 @@ def _divergence(product: Product, choice: NDArray[np.int64], node: int) -> Diver
     return error
 
 
-# ---- Schedules with one message per node, whatever the number of actions before it
-
-
 class Timeless:
     """Answers by log beta of each node and the probability of each edge given its node, which a schedule finds."""
 
@@ -220,9 +217,8 @@ class SinglePass(Timeless):
         product, (counts, discounted) = self._product, np.zeros((2, len(self._product.world.source)))
         graph, starts = (product.indptr, product.target, product.edge), self._starts if starts is None else starts
         here = begun(product, starts)
-        entropy = entropy_of(starts) + sweeps.forward_sweep(
-            self._order, graph, self._conditional, self._discount, here, counts, discounted
-        )
+        chain = self._order, graph, self._conditional, self._discount
+        entropy = entropy_of(starts) + sweeps.forward_sweep(*chain, here, counts, discounted)
         return Flow(counts, discounted, starts, entropy, both_kept(product, np.where(product.stops, here, 0.0)))
 
 

@@ -16,7 +16,6 @@ from typing import Any
 
 import joblib
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import expit, logit
 
@@ -25,6 +24,7 @@ from xmen.engines.exact import ExactDistribution
 from xmen.engines.settings import EngineSettings
 from xmen.engines.trips import TripEngine
 from xmen.errors import InfeasibleError, LearningWarning, ProductTooLargeError
+from xmen.events import Bools
 from xmen.learners.xmen import XMEN
 from xmen.machines.tables import CompiledConstraint
 from xmen.options import Options
@@ -32,8 +32,6 @@ from xmen.product.watch import Machine, join
 from xmen.rewards import Floats
 from xmen.rules.templates import Candidate
 from xmen.worlds import MDP, Network, Trajectory, Walks
-
-Bools = NDArray[np.bool_]
 
 # ---- How strong the evidence for a rule is: its gain in nats, and the probability of such a gain by chance.
 #
@@ -346,8 +344,6 @@ def fit_model(
         return WorldModel(setting, fitted, multiplied, rejecting, shared)
 
 
-# ---- Greedy search: one rule is added at a time, the reward is refitted, and superfluous rules are dropped again
-
 ERRORS = 3.0  # standard errors by which an estimated gain is lowered before it counts
 
 
@@ -454,9 +450,8 @@ class Search:
         rows = [only] if only is not None else np.flatnonzero(shares >= 1.0 - self.setting.tolerance - 1e-12).tolist()
         asked = [self.candidates[row].tabled for row in rows]
         kept = list(map(model.keeps, asked[:1]))  # by itself: it compiles what the others share
-        kept += joblib.Parallel(n_jobs=self.setting.n_jobs, prefer="threads")(
-            joblib.delayed(model.keeps)(one) for one in asked[1:]
-        )
+        threads = joblib.Parallel(n_jobs=self.setting.n_jobs, prefer="threads")
+        kept += threads(joblib.delayed(model.keeps)(one) for one in asked[1:])
         scored = (Scored(self.candidates[row], float(shares[row]), one) for row, one in zip(rows, kept, strict=True))
         rest = sorted(scored, key=lambda one: -one.sure)
         ranking: list[Scored] = []

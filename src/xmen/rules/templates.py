@@ -226,10 +226,7 @@ def _response_within(view: View, a: Word, b: Word) -> Iterator[Maker]:
 
 
 def _share(lower: bool) -> Callable[..., Iterator[Maker]]:
-    """A template for the share of an event: each bound that the demonstrations suggest, and the next looser round one.
-
-    Shares are compared as the fractions that they are.
-    """
+    """A template for the share of an event: each bound that demonstrations suggest, and the next looser round one."""
     bounds, rounded, trivial = (View.at_least, math.floor, 0) if lower else (View.at_most, math.ceil, 1)
 
     def makers(view: View, e: Word) -> Iterator[Maker]:
