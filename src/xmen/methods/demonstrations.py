@@ -189,7 +189,7 @@ def normalised_weights(sample_weight: ArrayLike | None, n: int) -> Floats:
     try:
         weights = np.array(sample_weight, dtype=np.float64)
     except (TypeError, ValueError):
-        raise TrajectoryError(f"sample_weight must be numbers, one per demonstration; got {sample_weight!r:.60}.") from None
+        raise TrajectoryError(f"sample_weight: weights must be numbers; got {sample_weight!r:.60}.") from None
     if weights.shape != (n,):
         raise TrajectoryError(f"sample_weight has shape {weights.shape} for {n} demonstrations: give one weight each.")
     wrong = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
