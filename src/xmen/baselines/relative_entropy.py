@@ -291,10 +291,9 @@ class RelativeEntropyIRL(Learner):
         missing = np.argwhere((base > 0) & (proposal == 0))
         if len(missing):
             state, action = (int(i) for i in missing[0])
-            raise EngineError(
-                f"sampling_policy never takes {world.describe_action(action)} in {world.describe_state(state)}, which "
-                f"the base policy takes with probability {base[state, action]:.3g}: give it a positive probability."
-            )
+            taken = f"which the base policy takes with probability {base[state, action]:.3g}"
+            lacks = f"sampling_policy never takes {world.describe_action(action)} in {world.describe_state(state)}"
+            raise EngineError(f"{lacks}, {taken}: give it a positive probability.")
         walks = demos.walks
         taken = base[world.source[walks.edges], world.action[walks.edges]] == 0
         if taken.any():

@@ -36,10 +36,9 @@ def find_device(device: str | None) -> Device | None:
         return choose_device(named, EngineError, advice)
     if device == "auto":
         return None
-    raise EngineError(
-        f"device={device!r} needs a GPU that torch can use, and torch {torch.__version__} finds none here. Leave "
-        'device out for compiled loops on the host, or use device="auto", which takes a GPU where there is one.'
-    )
+    none = f"device={device!r} needs a GPU that torch can use, and torch {torch.__version__} finds none here"
+    advice = 'or use device="auto", which takes a GPU where there is one'
+    raise EngineError(f"{none}. Leave device out for compiled loops on the host, {advice}.")
 
 
 def place_product(product: Product, device: Device, precision: str) -> OnDevice:

@@ -358,10 +358,9 @@ class CausalXMEN(GradientLearner):
 
     def _information(self, demos: Demonstrations) -> Information:
         if self.outcomes == "expected":
-            raise EngineError(
-                "standard errors are those of demonstrated features: with outcomes='expected' there is no score for "
-                "each demonstration. Resample demonstrations instead, or use outcomes='demonstrated'."
-            )
+            none = "with outcomes='expected' there is no score for each demonstration"
+            advice = "Resample demonstrations instead, or use outcomes='demonstrated'."
+            raise EngineError(f"standard errors are those of demonstrated features: {none}. {advice}")
         features, loss, weights = self._all_features(), self._loss(demos), self._all_weights
         coordinates, product = self._fit_settings().coordinates(features.d), loss.game.product
 

@@ -112,10 +112,9 @@ class CellSource(Source):
         cells = [rows for rows, _ in found if rows is not None]
         n_lost = len(seeds) - len(cells)
         if len(cells) < min(2, len(seeds)):
-            raise EngineError(
-                f"{n_lost} of {len(seeds)} cells of {m} parities were lost: the solver hung or died. Give it more time "
-                "(time_limit), or make its cells easier: a larger cell_size takes fewer parities."
-            )
+            lost = f"{n_lost} of {len(seeds)} cells of {m} parities were lost: the solver hung or died"
+            advice = "(time_limit), or make its cells easier: a larger cell_size takes fewer parities"
+            raise EngineError(f"{lost}. Give it more time {advice}.")
         rows, width = np.concatenate(cells), self.hashed.decoder.width
         packed = np.packbits(rows[:, :width], axis=1)
         rows = rows[np.array([row.tobytes() not in self._known for row in packed], dtype=np.bool_)]

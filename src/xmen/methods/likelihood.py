@@ -242,10 +242,8 @@ class LbfgsRun(Run[Moved]):
 
     def conclude(self, state: Moved, monitor: Monitor) -> Outcome:
         if not (state.finished or monitor.stopped or monitor.interrupted):
-            warn_of_end(
-                f"stopped after max_iter = {self.max_iter} iterations with a gradient norm of "
-                f"{np.linalg.norm(state.gradient):.3g} (tol = {self.optimiser.tol:g} per component). Raise max_iter or "
-                "tol"
-            )
+            norm, tol = np.linalg.norm(state.gradient), f"tol = {self.optimiser.tol:g} per component"
+            end = f"stopped after max_iter = {self.max_iter} iterations with a gradient norm of {norm:.3g} ({tol})"
+            warn_of_end(f"{end}. Raise max_iter or tol")
         memory = {"steps": state.steps, "changes": state.changes}
         return Outcome(self.answer(state), state.finished, None, {"optimiser_state_": memory})

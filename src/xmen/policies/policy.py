@@ -177,10 +177,9 @@ class Policy(Tracker):
         if isinstance(source, Distribution):
             source = behaviour_of(source)
         if greedy and isinstance(source.aim, float):
-            raise EngineError(
-                "greedy=True takes the likeliest action every time, but a promise of some probability is kept by "
-                'random choices only: leave greedy out, or ask for validity "sure" or "best", which it keeps too.'
-            )
+            why = "greedy=True takes the likeliest action every time, but a promise of some probability"
+            advice = 'leave greedy out, or ask for validity "sure" or "best", which it keeps too'
+            raise EngineError(f"{why} is kept by random choices only: {advice}.")
         super().__init__(source)
         self.greedy = greedy
         self._rng = generator(seed)

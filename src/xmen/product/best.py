@@ -97,10 +97,9 @@ def best_walks(product: Product, weights: EdgeWeights, k: int, watch: Watch | No
         if not heap or len(found) == k:
             break
         if watch is not None and n_steps == MOST_STEPS:
-            raise EngineError(
-                f"{len(found)} of the {k} most likely trajectories were found in {MOST_STEPS:,} steps of a search. Ask "
-                "for fewer, raise max_nodes so that more rules are multiplied in, or draw samples and keep the best."
-            )
+            told = f"{len(found)} of the {k} most likely trajectories were found in {MOST_STEPS:,} steps of a search"
+            advice = "raise max_nodes so that more rules are multiplied in, or draw samples and keep the best"
+            raise EngineError(f"{told}. Ask for fewer, {advice}.")
         _, _, t, node, so_far, path, seen = heapq.heappop(heap)
         if t == product.horizon if product.fixed_length else product.accepting[node]:
             if watch is None or watch.accepts(seen, int(product.state[node])):

@@ -83,10 +83,9 @@ class PawsPlan:
     def __post_init__(self) -> None:
         require_failure(self.failure)
         if self.bits_per_level < 1 or self.pivot < 2 or self.extra < 0 or not self.log_span >= 0.0 <= self.rounding:
-            raise EngineError(
-                "PAWS needs bits_per_level >= 1, pivot >= 2, extra >= 0, log_span >= 0 and rounding >= 0, not "
-                f"{self.bits_per_level}, {self.pivot}, {self.extra}, {self.log_span} and {self.rounding}"
-            )
+            needs = "bits_per_level >= 1, pivot >= 2, extra >= 0, log_span >= 0 and rounding >= 0"
+            given = f"{self.bits_per_level}, {self.pivot}, {self.extra}, {self.log_span} and {self.rounding}"
+            raise EngineError(f"PAWS needs {needs}, not {given}")
         if self.uniformity <= 0.0 and not self.void:
             mean = largest_mean(self.pivot, self.faithful) / 2.0**self.extra
             enough = next((a for a in range(64) if uniformity(self.pivot, a, self.faithful) > 0.0), None)
@@ -153,10 +152,9 @@ class PawsPlan:
         if not found:
             asked = {"bits_per_level": bits_per_level, "pivot": pivot, "extra": extra}
             given = ", ".join(f"{name} = {value}" for name, value in asked.items() if value is not None)
-            raise EngineError(
-                f"no PAWS settings with {given or 'a pivot up to 8192'} guarantee delta = {delta:g}: a larger pivot, "
-                "more extra parities or more bits per level would; leave them out to have them chosen"
-            )
+            none = f"no PAWS settings with {given or 'a pivot up to 8192'} guarantee delta = {delta:g}"
+            what = "a larger pivot, more extra parities or more bits per level would"
+            raise EngineError(f"{none}: {what}; leave them out to have them chosen")
         return min(found, key=lambda plan: plan.cost)
 
     def levels(self, log_max: float) -> Levels:
