@@ -89,8 +89,8 @@ from .policies.policy import Policy as Policy, Shield as Shield, plan as plan, s
 from .progress import Callbacks as Callbacks
 from .progress import TensorBoard as TensorBoard
 from .registry import load as load
-from .rewards.conv import ConvReward as ConvReward
 from .rewards.linear import LinearReward as LinearReward
+from .rewards.neural import ConvReward as ConvReward
 from .rewards.neural import FeatureReward as FeatureReward, NeuralReward as NeuralReward
 from .rules.inference import RuleInference as RuleInference
 from .worlds.demos import check_demos as check_demos, convert_demos as convert_demos

@@ -21,7 +21,7 @@ from xmen.product.graph import DEFAULT_MAX_NODES
 from xmen.rewards import Floats, Reward, reward_table
 from xmen.storage.models import storable, write_model
 from xmen.worlds import MDP, Trajectory, Walks
-from xmen.worlds.from_gymnasium import GymnasiumWorld
+from xmen.worlds.mdp import GymnasiumWorld
 
 
 class Tracker:

@@ -153,7 +153,6 @@ class StateReward(SparseReward):
 
 # ---- Features of a linear reward as learners use them: contracted with visits, and turned into reward tables
 
-
 SMALLEST = 1e-150  # of the largest value of a feature: the squares of weights that go with smaller ones are no numbers
 
 

@@ -29,16 +29,14 @@ from xmen.events import Event
 from xmen.files import NUMBERS, read_whole
 from xmen.options import Options, Unsaved
 from xmen.progress import Record
-from xmen.rewards.conv import ConvReward, build, describe
 from xmen.rewards.linear import LinearReward, SparseReward, StateReward
-from xmen.rewards.neural import FeatureReward, NeuralReward
+from xmen.rewards.neural import ConvReward, FeatureReward, NeuralReward, build, describe
 from xmen.rewards.torch_backend import as_array, require_torch, seeded, torch
 from xmen.worlds import MDP, GridWorld, Network, Trajectory
 from xmen.worlds.from_networkx import RoadNetwork
 
 # ---- Files of arrays and a JSON document, under one checksum: it stands in the file itself, under the name sha256, and
 # is taken with zeros in its place.
-
 
 Arrays = dict[str, NDArray[Any]]
 DOCUMENT = "document"  # the array that holds the JSON, as bytes
@@ -98,7 +96,6 @@ def read_sealed(data: bytes, file: Path, kind: str, whole: bool = True) -> tuple
 
 # ---- Neural rewards: their numbers as arrays, their layers as settings where they are torch's. The code of a module of
 # one's own is not saved: `xm.load(path, module=module)` gives it again.
-
 
 NEURAL_KINDS: dict[str, type[NeuralReward]] = {one.__name__: one for one in (NeuralReward, ConvReward, FeatureReward)}
 
