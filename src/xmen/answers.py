@@ -62,7 +62,6 @@ def rule_search(problem: Problem, **wanted: Any) -> RuleInference:
 
 # ---- What of a problem can be put on a map: events that are places, rewards of states, coordinates of nodes
 
-
 MOST_SYMBOLS = 6  # cells; larger events are shaded as areas
 AREA_COLOURS = ("#DDCC77", "#88CCEE", "#CC6677", "#999933", "#AA4499")
 
@@ -112,12 +111,10 @@ def node_places(problem: Problem) -> Floats | None:
 def mean_reward(reward: Any, world: Any) -> Floats:
     """r(s, a), the mean over available actions; 0 where there is none."""
     table = np.where(world.available, reward_table(reward, world), 0.0)
-    means: Floats = table.sum(axis=1) / np.maximum(world.available.sum(axis=1), 1)
-    return means
+    return np.asarray(table.sum(axis=1) / np.maximum(world.available.sum(axis=1), 1))
 
 
 # ---- What a policy does on a grid, as text: an arrow in every cell for the move that it makes most often there
-
 
 ARROWS = dict(zip(MOVES, "↑↓←→↗↖↘↙o", strict=True))
 WALL, GOAL, SELDOM = "#", "*", "."
@@ -164,11 +161,10 @@ def check_rules(problem: Problem) -> tuple[dict[str, Any], Distribution | None]:
     report = {"feasible": True, "engine": d.engine, "message": d.reason, "sizes": d.sizes()}
     logs = {"valid": d.log_count if isinstance(d, ExactDistribution) else None}
     if logs["valid"] is not None:
-        try:
+        logs["possible"] = None
+        with suppress(ProductTooLargeError):
             free: Any = Problem(problem.world, settings=problem.settings).distribution(engine="exact")
             logs["possible"] = free.log_count
-        except ProductTooLargeError:
-            logs["possible"] = None
     counted: dict[str, Any] = {name: _whole(log) for name, log in logs.items()}
     if any(count == math.inf for count in counted.values()):  # more than a float can hold
         counted["log10"] = {name: None if log is None else log / math.log(10) for name, log in logs.items()}

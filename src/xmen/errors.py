@@ -444,7 +444,6 @@ def notify(message: str, category: type[Warning]) -> None:
 # A few bytes can ask for anything: a grid of 20,000 by 20,000 cells, a small archive that unpacks to a large file. An
 # environment variable, which is read each time, raises the limit: XMEN_MEMORY=16GB, os.environ["XMEN_MEMORY"] = "16GB".
 
-
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _AMOUNT = re.compile(r"\s*(\d+(?:\.\d*)?(?:e\d{1,3})?)\s*([kmgt]?)b?\s*", re.IGNORECASE)
 

@@ -289,8 +289,7 @@ class _Joined(Event):
 
     def holds(self, states: Ints, actions: Ints) -> Bools:
         held = [part.holds(states, actions) for part in self.parts]
-        joined: Bools = np.any(held, axis=0) if self.decisive else np.all(held, axis=0)
-        return joined
+        return np.asarray(np.any(held, axis=0) if self.decisive else np.all(held, axis=0))
 
     def holds_without_action(self) -> bool | None:
         sure = [part.holds_without_action() for part in self.parts]

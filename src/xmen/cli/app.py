@@ -73,7 +73,6 @@ app = typer.Typer(
 
 # ---- Arguments and options that several commands take
 
-
 ProblemFile = Annotated[Path, Argument(metavar="PROBLEM", help="The problem file (TOML).")]
 ModelToo = Annotated[Path, Argument(metavar="PROBLEM_OR_MODEL", help="A problem file (TOML), or a model's folder.")]
 DEMOS = Argument(None, metavar="DEMOS", help="Demonstrations (.csv, .jsonl, .json) instead of the problem's own.")

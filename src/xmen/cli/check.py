@@ -121,7 +121,6 @@ def _print_check(report: dict[str, Any]) -> None:
 
 # ---- `xmen engines`
 
-
 N_SAMPLES = 100  # drawn to see how long it takes
 REPEAT_BELOW = 2.0  # seconds; what is quicker is timed again, without compilation on first use
 

@@ -99,9 +99,7 @@ class TotalTerm(Term):
             if numbers.size and numbers.max() >= size:
                 has = f"weights for {size} {what.split()[1]}s (0 .. {size - 1})"
                 raise TrajectoryError(f"total(weights) has {has}, but the trajectory {what} {numbers.max()}.")
-        if table.ndim == 1:
-            return table[states]
-        return np.where(actions == NO_ACTION, 0, table[states, actions])
+        return table[states] if table.ndim == 1 else np.where(actions == NO_ACTION, 0, table[states, actions])
 
     def check_world(self, world: MDP) -> None:
         shape = self._table.shape

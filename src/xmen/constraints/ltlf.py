@@ -29,7 +29,6 @@ from xmen.events import Event, require_event
 # From tightest to loosest: the unary ! X N F G; then U and R (right associative); &; |; -> (right associative); <->.
 # `&&` and `||` are read as & and |.
 
-
 UNARY = {"!", "X", "N", "F", "G"}
 LEVELS = {"<->": 0, "->": 1, "|": 2, "&": 3, "U": 4, "R": 4}  # a larger number binds tighter
 OPERAND = 5  # tighter than every binary operator

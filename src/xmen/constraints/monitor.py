@@ -20,7 +20,6 @@ from xmen.events import Event, require_event
 # change its answer. Where its states can be listed, this module lists them over all rows, merges those that no
 # continuation can tell apart, and marks the two states in which the answer is sure.
 
-
 MAX_STEPS = 4_096  # (state, row) pairs tried before a machine counts as too large to list
 
 

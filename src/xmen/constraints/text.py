@@ -29,7 +29,6 @@ from xmen.worlds.mdp import MDP
 
 # ---- What constraint text may consist of: functions (`words`), and how they are joined and compared
 
-
 FUNCTIONS["at"] = (at, "at(place, ...)")
 FUNCTIONS["doing"] = (doing, "doing(action, ...)")
 WITHOUT_TEXT = ("when", "monitor")
@@ -44,7 +43,6 @@ COMPARISONS = dict(zip(_COMPARED, COMPARE, strict=True))
 
 
 # ---- Constraint text as a syntax tree that knows where each node stands in the text
-
 
 TOO_DEEP = "the text is nested too deeply; give parts a name in `names` and use the names"
 
@@ -143,7 +141,6 @@ class SourceText:
 
 # ---- What names of the user's own may stand for in constraint text
 
-
 Name: TypeAlias = "Event | Constraint | NDArray[Any] | Sequence[Any] | Mapping[Event, int]"
 """What a name of the user's own may stand for in text."""
 
@@ -177,9 +174,7 @@ def kind_of(value: object) -> str:
         return f"the {'event' if isinstance(value, Event) else 'constraint'} `{value}`"
     if isinstance(value, Comparable):
         return f"`{value}`, a number that depends on the trajectory"
-    if isinstance(value, COSTS):
-        return "costs, which stand in total(...)"
-    return repr(value)
+    return "costs, which stand in total(...)" if isinstance(value, COSTS) else repr(value)
 
 
 Read = TypeVar("Read", Event, Constraint)

@@ -22,7 +22,6 @@ from xmen.worlds import MDP, Trajectory, Walks
 
 # ---- Compiled loops over machines and the constraint tree, each a few lines over plain arrays
 
-
 SURE_TO_HOLD = Sure.HOLDS.value
 SURE_TO_FAIL = Sure.FAILS.value
 
@@ -319,9 +318,7 @@ class CompiledConstraint:
 
     def settle(self, rows: Index) -> NDArray[np.bool_]:
         """Which product rows (state, machine rows ...) may still be saved; sure parts are merged in place."""
-        if self.program is None:
-            return np.ones(len(rows), dtype=np.bool_)
-        return np.asarray(settle(rows, *self.program))
+        return np.ones(len(rows), dtype=np.bool_) if self.program is None else np.asarray(settle(rows, *self.program))
 
     def accepts(self, machine_rows: Index, last_states: Index) -> NDArray[np.bool_]:
         """Whether trajectories may end in these states, given the machines' rows (n, leaves) before that."""
@@ -385,7 +382,6 @@ class CompiledConstraint:
 
 
 # ---- All machines of a constraint along one trajectory, a move at a time, without tables
-
 
 Seen: TypeAlias = tuple[Hashable, ...]
 """The state of every machine."""

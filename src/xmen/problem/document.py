@@ -269,7 +269,6 @@ def _item(value: Any) -> Item:
 
 # ---- A fence around the folder of a problem: where others may edit it, it opens no file outside
 
-
 _folder: ContextVar[Path | None] = ContextVar("_folder", default=None)
 
 

@@ -49,7 +49,6 @@ class Beside(NamedTuple):
 
 # ---- The [costs] table: arrays by name for `total(name)`, from a file, from numbers, or from events with weights
 
-
 Costs = Ints | Mapping[Event, int]
 
 MOST_INLINE = 200  # numbers in the problem file itself
@@ -152,7 +151,6 @@ def spell_event(name: str, event: Event, world: MDP) -> Any:
 
 
 # ---- The [reward] table: a CSV of rewards, or features by name with weights
-
 
 COLUMNS = ("state", "action", "reward")
 
@@ -265,7 +263,6 @@ def write_reward(
 
 
 # ---- The [world] table: a grid, a table of transitions, or a graph
-
 
 TRANSITIONS = ("state", "action", "next_state", "probability")
 

@@ -54,7 +54,6 @@ def demo_weights(demos: Iterable[Trajectory]) -> list[float] | None:
 
 # ---- From the tables of a problem file to a problem, at the first mistake or through all of them
 
-
 FORMAT = 1
 Value = TypeVar("Value")
 

@@ -147,7 +147,6 @@ def _suffix(file: Path, kinds: str, *others: str) -> str:
 
 # ---- Trips through a network: a row with a path for each, or a row for each link or node
 
-
 WIDE = ("path", "nodes", "links")
 ORDER = (*tables.STEP, "order", "sequence", "seq")
 
@@ -402,7 +401,6 @@ class _TripReader:
 
 
 # ---- The check that a world and rules allow demonstrations, with all that is wrong in one error
-
 
 MOST_EXPLAINED = 200  # demonstrations for which words are looked for, one by one
 MOST_GROUPS, MOST_NUMBERS = 8, 12  # shown

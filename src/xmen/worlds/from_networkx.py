@@ -165,7 +165,6 @@ def _number(data: dict[str, Any], name: str, edge: tuple[Any, ...]) -> float:
 
 # ---- Road networks: attributes of links, as maps have them, as columns of numbers
 
-
 MOST_CLASSES = 12  # different texts of an attribute that become one column each; names of streets have more
 UNUSED = {"osmid": "not used", "id": "not used", "name": "not used", "geometry": "the shape of a link, for plots"}
 
@@ -240,7 +239,6 @@ def _as_number(value: Any) -> float | None:
 
 
 # ---- Road networks: links or nodes as states
-
 
 TURNS = ("straight", "left", "right", "u-turn")
 STRAIGHT, AROUND = 45.0, 160.0  # degrees: up to the one a move goes straight on, from the other on it turns round

@@ -16,7 +16,6 @@ from xmen.worlds.transitions import Columns, require_index
 
 # ---- The picture of a grid in notebooks: SVG as plain text, which needs no drawing library
 
-
 _LONGEST_SIDE, _LARGEST_CELL = 480.0, 40.0  # pixels
 _MARGIN = 18.0  # room for the coordinates
 _LABELLED_CELL = 9.0  # coordinates are left out when cells are smaller than this

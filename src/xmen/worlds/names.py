@@ -31,7 +31,6 @@ def rule_text(rule: Any, world: "Transitions") -> str:
 
 # ---- Values as files and frames have them: numbers, cells, fields that are empty
 
-
 _CELL = re.compile(r"\(?\s*(\d{1,18})\s*[,; ]\s*(\d{1,18})\s*\)?")
 _WHOLE = re.compile(r"\d{1,18}(?:[.,]0{1,18})?")  # spreadsheets write 3 as 3.0, or 3,0
 _INTEGER = re.compile(r"-?\d+")
@@ -101,7 +100,6 @@ def unknown(what: str, number: int, size: int) -> str:
 
 
 # ---- Names of states and actions in demonstrations, with or without a world
-
 
 Given = Mapping[Any, int] | Sequence[Any] | None
 

@@ -179,7 +179,6 @@ def _parse(text: str, where: str) -> Any:
 # Columns that have no other meaning are kept as metadata: one value where it stays the same throughout a demonstration
 # (an id), else one per position (times).
 
-
 DEMO = ("demo", "demonstration", "trajectory", "episode", "trip")
 STEP = ("step", "t", "position")
 STATE = ("state", "cell", "node", "link")
@@ -332,7 +331,6 @@ def demo_columns(demos: Iterable[Trajectory], world: Transitions | None = None) 
 #
 # A table has a column for the state (`state`, `cell`, `node`, `from`, or `x` and `y`), perhaps one for the action or
 # for the next state, and one for the cost, whatever it is called.
-
 
 NEXT = ("next_state", "next state", "to")
 COST = ("cost", "weight", "total")

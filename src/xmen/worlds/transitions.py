@@ -16,7 +16,6 @@ from xmen.worlds.trajectory import Trajectory
 
 # ---- Reading the small arguments of a world (counts, start, terminal states, horizon), strictly
 
-
 SUM_TOLERANCE = 1e-9  # how far probabilities may be from summing to 1 before it counts as a mistake
 SINGLE_TOLERANCE = 1e-4  # what sums of float32 stay within
 LARGEST = 2**31 - 1  # states and actions are stored as 32-bit integers
@@ -78,7 +77,6 @@ def _in_range(state: int, n_states: int, what: str) -> None:
 
 
 # ---- From rows as users write them to the sorted, merged, exact columns that engines read
-
 
 FIELDS = "(state, action, next_state, probability)"
 _NAMES = FIELDS.strip("()").split(", ")
@@ -201,7 +199,6 @@ def _as_table(transitions: Any) -> NDArray[np.float64]:
 
 
 # ---- What worlds and networks share
-
 
 STATE_BYTES, PAIR_BYTES = 36, 9  # of a table while it is made: per state, and per state and action
 
@@ -359,8 +356,7 @@ class Transitions:
         return self._key(self.source, self.action, self.target)
 
     def _key(self, source: NDArray[Any], action: NDArray[Any], target: NDArray[Any]) -> NDArray[np.int64]:
-        key: NDArray[np.int64] = (source.astype(np.int64) * self.n_actions + action) * self.n_states + target
-        return key
+        return np.asarray((source.astype(np.int64) * self.n_actions + action) * self.n_states + target)
 
 
 def read_sizes(n_states: Any, n_actions: Any) -> tuple[int, int]:

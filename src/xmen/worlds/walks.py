@@ -22,7 +22,6 @@ from xmen.worlds.trajectory import Trajectory
 # A trajectory weighs exp(log_start[s_0] + sum_t log_dynamics[e_t] + gamma^t reward[e_t]) over the edges e_t it takes.
 # Rewards are discounted and probabilities are not, so the two stand side by side.
 
-
 Floats: TypeAlias = NDArray[np.float64]
 
 
@@ -83,7 +82,6 @@ class EdgeWeights:
 
 
 # ---- Batches of trajectories as arrays over a world's edges: what engines draw and list, and what users demonstrate
-
 
 Index: TypeAlias = NDArray[np.signedinteger[Any]]
 
@@ -242,7 +240,6 @@ def _offsets(lengths: Index) -> Index:
 
 
 # ---- How many trajectories may be asked for: a whole number of them, and no more than memory holds
-
 
 TRAJECTORY_BYTES, ACTION_BYTES = 300, 16  # of a trajectory, and for each of its actions
 
