@@ -55,13 +55,11 @@ class Operand:
         """The other operand, if it is of the same kind; otherwise MisuseError."""
         raise NotImplementedError
 
-    def __rand__(self, other: object) -> NoReturn:
-        self._checked(other, "&")
-        raise MisuseError(PRECEDENCE)
+    def __rand__(self, other: object) -> Any:
+        return self._checked(other, "&")  # which refuses it: two of a kind meet in __and__
 
-    def __ror__(self, other: object) -> NoReturn:
-        self._checked(other, "|")
-        raise MisuseError(PRECEDENCE)
+    def __ror__(self, other: object) -> Any:
+        return self._checked(other, "|")
 
     def __repr__(self) -> str:
         return str(self)

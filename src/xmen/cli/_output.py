@@ -76,14 +76,14 @@ def print_notes(notes: Iterable[str]) -> None:
 
 
 @contextmanager
-def working(what: str, plain_every: float = PLAIN_EVERY) -> Iterator[None]:
+def working(what: str) -> Iterator[None]:
     """What is done and how far it is, on stderr: a spinner on a terminal, now and then a plain line elsewhere."""
     console = Console(stderr=True, highlight=False)
     if console.is_terminal:
         with console.status(Text(what)) as status, listening(lambda line: status.update(Text(f"{what}: {line}"))):
             yield
         return
-    say = _now_and_then(console, plain_every)
+    say = _now_and_then(console, PLAIN_EVERY)
     with listening(lambda line: say(f"{what}: {line}")):
         yield
 

@@ -233,9 +233,8 @@ class Constraint(Operand, ABC):
     def __rshift__(self, other: object) -> Constraint:
         return ~self | self._checked(other, ">>")
 
-    def __rrshift__(self, other: object) -> NoReturn:
-        self._checked(other, ">>")
-        raise MisuseError(PRECEDENCE)
+    def __rrshift__(self, other: object) -> Any:
+        return self._checked(other, ">>")
 
     def _checked(self, other: object, operator: str) -> Constraint:
         if isinstance(other, Constraint):
