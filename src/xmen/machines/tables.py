@@ -227,8 +227,8 @@ class TreeProgram(NamedTuple):
 
     def judge(self, answers: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """The tree's answer to final answers of the leaves (n, leaves)."""
-        rows = np.zeros((len(answers), 1 + answers.shape[1]), dtype=np.int32)
-        rows[:, 1:] = np.where(answers, HOLDS, FAILS)
+        rows = np.zeros((len(answers), 1 + answers.shape[1]), dtype=np.int8)
+        rows[:, 1:] = answers  # FAILS and HOLDS are the rows 0 and 1
         return np.asarray(settle(rows, *self))
 
 
