@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 
@@ -69,6 +70,19 @@ def test_check_mends_demonstrations(folder):
     assert mended == xm.repair(grid, problem.constraint, straight).trajectory
     assert report("check problem.toml fixed.csv")["demonstrations"]["valid"] == 2
     assert found["changed"][0]["edits"][0] in run("check problem.toml bad.jsonl --repair fixed.csv").output
+    xm.write_demos([straight] * 9, "bad.jsonl")
+    said = run("check problem.toml bad.jsonl --repair fixed.csv").output
+    assert re.search(r"what was changed \(the first 5, \d+ more: see\s+--json\)", said)
+
+
+def test_a_world_that_cannot_be_says_that_alone(folder):
+    text = (folder / "problem.toml").read_text()
+    for line in re.findall(r"^horizon = \d+.*$", text, re.M):
+        text = text.replace(line, "")
+    (folder / "short.toml").write_text(text.replace('kind = "grid"', 'kind = "grid"\nhorizon = 1'))
+    found = report("check short.toml", code=1)
+    assert (found["feasible"], found["conflict"], found["notes"]) == (False, [], [])
+    assert "Raise the horizon" in found["message"]
 
 
 def test_check_counts_by_rule_and_prints_the_first_of_many(folder):

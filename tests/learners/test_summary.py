@@ -159,6 +159,18 @@ def test_weights_that_nothing_determines_have_no_finite_error():
     assert np.isfinite(errors[[1, 2]]).all()
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_rounding_is_no_curvature_however_long_trajectories_are(seed):
+    """All of them have 300 steps: the weight of a step has no error of 6,000 or so."""
+    grid = xm.GridWorld(300, 2, start=(0, 0), goal=(299, 1), moves=("up", "right"))
+    features = np.random.default_rng(seed).normal(size=(600, 2, 3)) * 0.1
+    features[:, :, 0] = 1.0
+    demos = xm.distribution(grid, None, features @ [0.0, -0.7, 0.3], seed=0).sample(100)
+    with pytest.warns(xm.IdentifiabilityWarning):
+        errors = xm.XMEN(grid, features=features).fit(demos).standard_errors_
+    assert np.isinf(errors).tolist() == [True, False, False]
+
+
 def test_saved_models_keep_what_was_asked_for(tmp_path):
     network, features, demos = city(15)
     model = xm.XMEN(network, features=features).fit(demos)

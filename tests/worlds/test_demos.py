@@ -167,6 +167,14 @@ def test_rules_may_be_a_list() -> None:
             check_demos(GRID, [GOOD], wrong)  # type: ignore[arg-type]
 
 
+def test_as_many_as_are_explained_are_all_of_them():
+    grid = xm.GridWorld(2, 2, start=(0, 0), goal=(1, 1), moves=("up", "right"))
+    short = xm.Trajectory([0, 1], [1])
+    for n, said in ((200, "\n200 of 200 demonstrations are"), (201, "\n200 or more of 201 demonstrations are")):
+        with pytest.raises(InvalidDemonstrationError, match=said):
+            xm.check_demos(grid, [short] * n)
+
+
 def test_a_state_that_does_not_exist_is_named_at_its_own_position() -> None:
     for states, actions, position in (([0, 100], [0], 1), ([0, 3, 100], [0, 1], 2), ([100], [], 0)):
         with pytest.raises(InvalidDemonstrationError, match="state 100 does not exist") as caught:

@@ -46,7 +46,8 @@ def run_check(path: Path, demos: Path | None, repair: Path | None, as_json: bool
     broken = bool(report.get("demonstrations", {}).get("violations"))
     with working("looking at the features"):
         report["notes"] = [] if d is None else answers.learning_notes(problem, d, [] if broken else trajectories)
-    report["notes"] += answers.rule_notes(problem, problem.rules) + answers.part_notes(problem)
+    if report["feasible"] is not False or report["conflict"]:  # in a world that cannot be, nothing can
+        report["notes"] += answers.rule_notes(problem, problem.rules) + answers.part_notes(problem)
     checked = report.get("demonstrations", {}) if not problem.world.deterministic else {}
     lost = [one for one in checked.get("violations", []) if one["constraint"] or one.get("unfinished")]
     if failed := {one["demonstration"] for one in lost}:  # with chance episodes may fail, and a learner can take them
@@ -115,7 +116,7 @@ def _print_check(report: dict[str, Any]) -> None:
         print_table("one by one", ["demonstration", "rule", "lost at position"], lost, most=MOST_SHOWN)
     if changed := report.get("repaired", {}).get("changed"):
         edits = [(one["name"], edit) for one in changed for edit in one["edits"]]
-        print_table("what was changed", ["demonstration", "edit"], edits)
+        print_table("what was changed", ["demonstration", "edit"], edits, most=MOST_SHOWN)
     print_notes(report["notes"])
 
 

@@ -22,26 +22,19 @@ FILE_WIDTH = 110  # columns, where the output is no terminal
 
 
 def run_reproduce(
-    name: str,
-    quick: bool,
-    out: Path,
-    seed: int,
-    data: Path | None,
-    as_json: bool,
-    resume: bool = False,
-    own_map: Path | None = None,
+    name: str, out: Path, as_json: bool, resume: bool = False, own_map: Path | None = None, **asked: Any
 ) -> int:
     """Run one experiment or all of them; the figures go directly into `out`."""
     matplotlib.use("Agg")
     names = EXPERIMENTS if name == "all" else (name,)
     records: list[Findings] = []
     for one in names:
-        given = own_map if one == "grid" else data
-        record = _finished(one, out, quick, seed, given) if resume else None
+        settings = asked | ({"data": own_map} if one == "grid" else {})
+        record = _finished(one, out, **settings) if resume else None
         if record is None:
             try:
                 with _progress(one) as tell:
-                    record = reproduce(one, out, quick=quick, seed=seed, data=given, tell=tell, resume=resume)
+                    record = reproduce(one, out, **settings, tell=tell, resume=resume)
             except KeyboardInterrupt:
                 kept = f"; --resume keeps {', '.join(done.name for done in records)}" if records else ""
                 raise KeyboardInterrupt(f"stopped by Ctrl-C: {one} is not finished, and has no record{kept}") from None

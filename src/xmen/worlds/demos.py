@@ -486,7 +486,7 @@ def _others(found: Sequence[_Mistake], n_demos: int) -> list[str]:
     groups: dict[str, list[_Mistake]] = {}
     for mistake in found:
         groups.setdefault(mistake.reason, []).append(mistake)
-    most = "or more " if len(found) == MOST_EXPLAINED else ""
+    most = "or more " if len(found) == MOST_EXPLAINED < n_demos else ""
     lines = [f"\n{len(found)} {most}of {n_demos} demonstrations are not valid:"]
     for reason, group in list(groups.items())[:MOST_GROUPS]:
         numbers = some([mistake.name for mistake in group], MOST_NUMBERS)
