@@ -113,6 +113,9 @@ def test_a_shielded_environment_passes_gymnasiums_check_and_has_the_mask_that_ma
     env = gymnasium.make("FrozenLake-v1", is_slippery=validity == "best")
     lake = xm.MDP.from_gymnasium(env, horizon=30)
     shielded = xm.shield(lake, xm.never(xm.at(5)), validity).wrap(env, seed=0)
+    for early in (shielded.action_masks, lambda: shielded.step(0)):
+        with pytest.raises(gymnasium.error.ResetNeeded, match="call reset"):
+            early()
     check_env(shielded, skip_render_check=True)
     _, info = shielded.reset(seed=1)
     masks = shielded.action_masks()

@@ -26,8 +26,8 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.RecordC
         return observation, self._shown(info, observation, shielded=False)
 
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+        allowed = np.flatnonzero(self.action_masks())
         self.shield._due()
-        allowed = np.flatnonzero(self._mask)
         done = int(action) if int(action) in allowed else int(self._draws.choice(allowed))
         observation, reward, terminated, truncated, info = self.env.step(done)
         self.shield.step(done, observation)
@@ -36,6 +36,8 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.RecordC
 
     def action_masks(self) -> Bools:
         """Which actions are allowed now, shape (n_actions,), as MaskablePPO of sb3-contrib asks for it."""
+        if not hasattr(self, "_mask"):
+            raise gymnasium.error.ResetNeeded("call reset() before the first action")
         return self._mask.copy()
 
     def _shown(self, info: dict[str, Any], observation: Any, shielded: bool) -> dict[str, Any]:
