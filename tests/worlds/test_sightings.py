@@ -59,6 +59,8 @@ def test_sightings_are_values():
     assert one != xm.Sighting([0, None, [1, 1]], noise=xm.confusion(0.2), more=True)
     assert xm.Sighting([0], noise=table) == xm.Sighting([0], noise=table.tolist()) != xm.Sighting([1], noise=table)
     assert (len(one), one.n_seen, one.certain) == (3, 2, False)
+    one = xm.Sighting([0], noise=table)
+    assert one.noise is xm.Sighting([1], noise=table).noise  # one table for all, however many there are
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any, Protocol, Self, runtime_checkable
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,7 +18,6 @@ from xmen.worlds.network import Network
 from xmen.worlds.transitions import Transitions
 
 Floats = NDArray[np.float64]
-NEVER = -np.inf
 
 
 # ---- Noise: how likely an entry is, given the state that it was made in
@@ -67,11 +68,12 @@ class Gaussian:
         return out
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Symbols:
     """Entries are symbols: column numbers of a table of p(symbol | state)."""
 
-    table: Floats  # (n_states, n_symbols)
+    table: Floats = field(repr=False, compare=False)  # (n_states, n_symbols)
+    content: str  # a digest of it
 
     def log_likelihood(self, world: Transitions, entry: Any) -> Floats:
         n_states, n_symbols = self.table.shape
@@ -143,10 +145,11 @@ def read_state(world: Transitions, entry: Any) -> int:
     return state
 
 
-def _read_noise(noise: object) -> Noise:
-    if noise is None:
-        return Confusion(0.0)  # what was seen is true
-    if isinstance(noise, Noise):
+_tables: WeakValueDictionary[str, Symbols] = WeakValueDictionary()  # one for all sightings, however many
+
+
+def _read_noise(noise: object) -> Noise | None:
+    if noise is None or isinstance(noise, Noise):
         return noise
     try:
         table = np.array(noise, dtype=np.float64)
@@ -163,13 +166,14 @@ def _read_noise(noise: object) -> Noise:
         where = f"of symbol {column} in state {row}"
         raise TrajectoryError(f"noise is finite numbers, 0 or more; the probability {where} is {table[row, column]}")
     table.flags.writeable = False
-    return Symbols(table)
+    content = sha256(f"{table.shape} ".encode() + table.tobytes()).hexdigest()
+    return _tables.setdefault(content, Symbols(table, content))
 
 
 # ---- One record
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Sighting:
     """What was seen of one trajectory: a record y with a likelihood p(y | tau), to learn from and to condition on.
 
@@ -231,7 +235,7 @@ class Sighting:
                     "out what was not seen"
                 )
         object.__setattr__(self, "seen", entries)
-        object.__setattr__(self, "_noise", _read_noise(self.noise))
+        object.__setattr__(self, "noise", _read_noise(self.noise))
 
     @classmethod
     def likelihood(cls, rows: ArrayLike, more: bool = False) -> Self:
@@ -293,7 +297,7 @@ class Sighting:
         TrajectoryError
             When an entry is none of this world's; it names the position.
         """
-        noise: Noise = vars(self)["_noise"]
+        noise: Noise = self.noise or Confusion(0.0)  # what was seen is true
         rows = np.zeros((len(self.seen), world.n_states))
         for position, entry in enumerate(self.seen):
             if entry is not None:
@@ -304,17 +308,6 @@ class Sighting:
                         f"{'position' if self.each is None else 'entry'} {position}: {error}"
                     ) from None
         return rows
-
-    def _key(self) -> tuple[Any, ...]:
-        noise = vars(self)["_noise"]
-        kind = (noise.table.shape, noise.table.tobytes()) if isinstance(noise, Symbols) else self.noise
-        return self.seen, kind, bool(self.more), self.each, self.start, self.goal
-
-    def __eq__(self, other: object) -> bool:
-        return self._key() == other._key() if isinstance(other, Sighting) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(self._key())
 
 
 def _plain(entry: Any) -> Any:
