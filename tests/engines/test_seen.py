@@ -15,6 +15,7 @@ import xmen as xm
 from reference import exact_distribution, holds, positions
 from strategies import cases, random_formula, random_world
 from xmen.engines import diagnosis
+from xmen.engines import reject as reject_engine
 
 
 @pytest.fixture(autouse=True)
@@ -242,6 +243,8 @@ def test_a_device_gives_the_same_answers():
         assert one.entropy() == pytest.approx(other.entropy(), abs=1e-10)
         assert host.log_seen(seen) == pytest.approx(device.log_seen(seen), abs=1e-10)
         assert one.sample(5, seed=0) == other.sample(5, seed=0)
+    with pytest.raises(xm.InfeasibleError, match="none ends at position 2"):
+        device.seen(xm.Sighting([None, None, None]))
 
 
 def test_what_nothing_explains_names_the_position_and_the_rule():
@@ -259,6 +262,49 @@ def test_what_nothing_explains_names_the_position_and_the_rule():
         d.seen(xm.Sighting([(0, 0), (0, 1), None]))
     with pytest.raises(xm.InfeasibleError, match="nothing fits from entry 1 on"):
         d.seen(xm.Sighting([(0, 0), (1, 0), (2, 2)], each=0.2))
+    with pytest.raises(xm.InfeasibleError) as raised:
+        d.seen(xm.Sighting([0, 2], noise=np.eye(9)))
+    assert str(raised.value).endswith("nothing fits from position 1 on (2).")  # there is noise already
+
+
+def test_what_contradicts_an_earlier_sighting_is_compared_with_that():
+    grid = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), moves=("up", "right"))
+    d = xm.distribution(grid, xm.visit(grid.at((1, 1))).named("middle"), engine="exact")
+    first, second = xm.Sighting([(0, 0), (1, 0)], more=True), xm.Sighting([(0, 0), (0, 1), None], more=True)
+    words = (
+        r"this sighting beside those before it: it fits up to position 0, and nothing fits from position 1 on \(\(0, 1"
+    )
+    with pytest.raises(xm.InfeasibleError, match=words):
+        d.seen(first).seen(second)
+    assert d.seen(first).log_seen(second) == -math.inf
+
+
+@pytest.mark.parametrize("kind", ["hard", "usual"])
+def test_rejection_given_each_of_several_starts(kind, monkeypatch):
+    """Posteriors of the starts mix as these explain what was seen; 4,000 draws have errors of about .01."""
+    monkeypatch.setattr(reject_engine, "ESTIMATE_DRAWS", 4_000)
+    grid = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), horizon=6)
+    grid = grid.with_start(np.bincount([0, 2], [0.3, 0.7], minlength=9))
+    rule = xm.no_revisit() if kind == "hard" else xm.usually(xm.no_revisit().named("simple"), weight=2.0)
+    reward = np.random.default_rng(0).normal(size=(9, 4))
+    exact = xm.distribution(grid, rule, reward, given="start", engine="exact")
+    reject = xm.distribution(grid, rule, reward, given="start", engine="reject", max_nodes=10, seed=0)
+    for seen in (xm.Sighting([0, None, None, None, 8]), xm.Sighting([1, 8], noise=xm.confusion(0.3), each=0.4)):
+        one, other = exact.seen(seen), reject.seen(seen)
+        assert reject.log_seen(seen) == pytest.approx(exact.log_seen(seen), abs=0.1)
+        assert other.log_partition() == pytest.approx(one.log_partition(), abs=0.1)
+        np.testing.assert_allclose(other.visits(), one.visits(), atol=0.1)
+        np.testing.assert_allclose(other.with_reward(None).visits(), one.with_reward(None).visits(), atol=0.1)
+        tau = one.mode()
+        assert other.log_prob(tau) == pytest.approx(one.log_prob(tau), abs=0.1)
+        if kind == "hard":
+            assert other.mode() == tau
+        else:
+            with pytest.raises(xm.EngineError, match="raise max_nodes"):
+                other.best(2)
+    with pytest.raises(xm.InfeasibleError, match="position 0"):
+        reject.seen(xm.Sighting([4, None, 8]))
+    assert reject.log_seen(xm.Sighting([4, None, 8])) == -math.inf
 
 
 def test_engines_that_cannot_say_which_can():

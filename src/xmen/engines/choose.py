@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import logsumexp
 
 from xmen.constraints.constraint import Constraint, units, usual_rules
 from xmen.engines.diagnosis import explain_conflict, feasible_product, from_start, require_every_start, warn_of_idle
@@ -20,6 +21,7 @@ from xmen.options import require_choice
 from xmen.rewards import Floats, Reward
 from xmen.worlds.mdp import MDP
 from xmen.worlds.network import Network
+from xmen.worlds.sightings import Sighting
 from xmen.worlds.trajectory import Trajectory
 from xmen.worlds.walks import require_count
 
@@ -60,6 +62,11 @@ class GivenStart(Distribution):
         """The entropy of the start, and the mean entropy of what follows."""
         return float(self._shares @ (np.array([part.entropy() for part in self.parts]) - np.log(self._shares)))
 
+    def score(self, trajectory: Trajectory) -> float:
+        start = trajectory.states[0]
+        part = self.parts[int(np.searchsorted(self._starts, start))]
+        return float(self.weights.log_start[start]) + part.score(trajectory)
+
     def mode(self) -> Trajectory:
         return max((part.mode() for part in self.parts), key=self.log_prob)
 
@@ -72,6 +79,12 @@ class GivenStart(Distribution):
         part = self.parts[int(np.searchsorted(self._starts, start))]
         return float(part.log_partition())  # a part starts with probability 1, so that log d0 stays in the score
 
+    def log_seen(self, sighting: Sighting) -> float:
+        return float(logsumexp([part.log_seen(sighting) for part in self.parts], b=self._shares))
+
+    def seen(self, sighting: Sighting) -> Distribution:
+        return GivenStartSeen(self, sighting)
+
     def with_reward(self, reward: Reward | ArrayLike | None) -> "GivenStart":
         return GivenStart(self.law.with_reward(reward), [part.with_reward(reward) for part in self.parts], self._rng)
 
@@ -82,6 +95,28 @@ class GivenStart(Distribution):
         counts = np.bincount(chosen, minlength=len(self.parts))
         drawn = [iter(part.sample(int(k), seed=rng.spawn(1)[0])) for part, k in zip(self.parts, counts, strict=True)]
         return [next(drawn[i]) for i in chosen.tolist()]
+
+
+class GivenStartSeen(GivenStart):
+    """The mixture given what was seen: of those starts that explain it, by how well they do."""
+
+    def __init__(self, prior: GivenStart, sighting: Sighting) -> None:
+        self.prior, self.sighting = prior, sighting
+        log_p = np.array([part.log_seen(sighting) for part in prior.parts])
+        some = np.flatnonzero(log_p > -np.inf)
+        parts = [prior.parts[k].seen(sighting) for k in (some if len(some) else [0])]  # which says why there is none
+        self.log_mass = float(logsumexp(log_p, b=prior._shares))
+        shares = np.zeros(prior.world.n_states)
+        shares[prior._starts] = prior._shares * np.exp(log_p - self.log_mass)
+        super().__init__(replace(prior.law, world=prior.world.with_start(shares)), parts, prior._rng)
+
+    @property
+    def _log_partition(self) -> tuple[float, float]:
+        (before, error), std = self.prior._log_partition, super()._log_partition[1]
+        return before + self.log_mass, float(np.hypot(error, std))
+
+    def with_reward(self, reward: Reward | ArrayLike | None) -> "GivenStartSeen":
+        return GivenStartSeen(self.prior.with_reward(reward), self.sighting)
 
 
 LEAST_ACCEPTANCE = 1e-3  # below this, rejection is left for hashing

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -30,15 +31,24 @@ from xmen.worlds import MDP, EdgeWeights, Network, Sighting, Trajectory, Walks
 from xmen.worlds.network import NetworkTask
 from xmen.worlds.sightings import read_state
 
+if TYPE_CHECKING:
+    from xmen.product.device.run import OnDevice
+
 MOST_RANKED = 20_000  # trajectories among which those that keep all rules are looked for
 LOST = 1e-10  # nats of log Z in trajectories that are next to impossible
 
 
-def require_sighting(sighting: object, world: MDP) -> Script:
-    """The machine of a sighting in a world; an error where it is none, or none of this world's."""
+def require_sighting(sighting: object) -> Sighting:
+    """A sighting; an error where it is none."""
     if not isinstance(sighting, Sighting):
         kind = type(sighting).__name__
         raise XmenError(f"what was seen is a Sighting: write xm.Sighting([state, None, state]); got {kind}.")
+    return sighting
+
+
+def read_sighting(sighting: object, world: MDP) -> Script:
+    """The machine of a sighting in a world; an error where it is none, or none of this world's."""
+    sighting = require_sighting(sighting)
     if not isinstance(world, NetworkTask) and (sighting.start is not None or sighting.goal is not None):
         raise XmenError("start= and goal= of a sighting are for networks: here the world has its own.")
     return script_of(sighting, world)
@@ -65,15 +75,18 @@ def explain_unseen(product: Product, sighting: Sighting) -> InfeasibleError:
     else:
         before = f"fits up to {what} {low - 1}, and" if low else "begins so that"
         where = Message("it {} nothing fits from {} {} on ({})", before, what, low, repr(sighting.seen[low])[:60])
-    ways, parts = list[str](), units(rule)
+    ways, parts = list[str](), units(rule) if world is product.compiled.world else []
     for i, (label, _) in enumerate(parts):
         with suppress(ProductTooLargeError):
             rest = conjunction([part for j, (_, part) in enumerate(parts) if j != i])
             if fits(sighting, multiply(world, rest, DEFAULT_MAX_NODES)):
                 ways.append(label)
-    advice = Message("Without {} it would", joined(ways, " or ", "{!r}")) if ways else "Noise allows for wrong entries"
-    sentence = "no valid trajectory explains this sighting: {}. {}."
-    error = InfeasibleError(Message(sentence, where, advice, world=world), conflict=tuple(ways))
+    advice: Message | str = " Noise allows for wrong entries." if sighting.certain else ""
+    if ways:
+        advice = Message(" Without {} it would.", joined(ways, " or ", "{!r}"))
+    what = "this sighting" if world is product.compiled.world else "this sighting beside those before it"
+    sentence = "no valid trajectory explains {}: {}.{}"
+    error = InfeasibleError(Message(sentence, what, where, advice, world=world), conflict=tuple(ways))
     error.position = min(low, len(sighting) - 1)
     return error
 
@@ -83,11 +96,11 @@ class Posterior(ExactDistribution):
 
     def __init__(self, prior: ExactDistribution, sightings: tuple[Sighting, ...]) -> None:
         self.prior, self.sightings = prior, sightings
-        self._scripts = [require_sighting(sighting, prior.world) for sighting in sightings]
+        self._scripts = [read_sighting(sighting, prior.world) for sighting in sightings]
         self._reading = self._read(prior.product)
         law, read = replace(prior.law, given=None), self._reading.product
         vars(law).update(weights=self._reading.weights, compiled=prior.law.compiled)
-        place = prior.place and type(prior.place)(read, prior.place.device, prior.place.precision)
+        place = prior.place.beside(read) if prior.place and read.feasible() else None
         super().__init__(read, law, prior._rng, place)
 
     def _read(self, product: Product) -> Reading:
@@ -186,9 +199,9 @@ class Posterior(ExactDistribution):
 
 def given_sightings(prior: ExactDistribution, sightings: tuple[Sighting, ...]) -> Posterior:
     """The posterior; InfeasibleError where nothing explains what was seen."""
-    found = Posterior(prior, sightings)
+    found, before = Posterior(prior, sightings), sightings[:-1]
     if found.log_seen_mass == -math.inf:
-        raise explain_unseen(prior.product, sightings[-1])
+        raise explain_unseen(Posterior(prior, before).product if before else prior.product, sightings[-1])
     return found
 
 
@@ -208,6 +221,7 @@ class RejectPosterior(RejectDistribution):
 
     def best(self, k: int) -> list[Trajectory]:
         """The valid ones among the best of the relaxation, of which more and more are asked for."""
+        self.require_all_weighed()
         rule, n = self.constraint, 2 * require_whole("k of best(k)", k, least=0) + 10
         while n <= MOST_RANKED:
             ranked = self.relaxed.best(n)
@@ -237,30 +251,35 @@ class SeenTogether:
         number = dict[Sighting, int]()
         self._which = np.array([number.setdefault(sighting, len(number)) for sighting in sightings], dtype=np.int64)
         self._base, self._sightings = base, sightings
-        scripts = [require_sighting(sighting, base.world) for sighting in number]
-        self._n, self._batches = len(scripts), list[tuple[Reading, Ints, Floats]]()
+        scripts = [read_sighting(sighting, base.world) for sighting in number]
+        self._n = len(scripts)
+        self._batches: list[tuple[Reading, OnDevice | None, Ints, Floats]] = []
         room = max(1, BATCH // base.product.n_nodes)
         ends = np.cumsum([script.n for script in scripts]) // room
         for batch in np.unique(ends):
             among = np.flatnonzero(ends == batch)
             self._batches.append(self._read(base, among, [scripts[i] for i in among]))
 
-    def _read(self, base: ExactDistribution, among: Ints, scripts: list[Script]) -> tuple[Reading, Ints, Floats]:
-        """The readings of some of them, and of each start whose it is, and its log-weight at position 0."""
+    def _read(
+        self, base: ExactDistribution, among: Ints, scripts: list[Script]
+    ) -> tuple[Reading, OnDevice | None, Ints, Floats]:
+        """The readings of some of them, on the device of the base, and of each start whose it is and its log-weight."""
         begin = np.where(base.weights.log_start > -np.inf, 0.0, -np.inf) if base.given else base.weights.log_start
         weights = replace(base.weights, log_start=begin, given_start=False)
         reading = read_along(base.product, weights, scripts)
-        place, state = (column[reading.product.starts] for column in (reading.place, reading.product.state))
-        owner = np.searchsorted(np.cumsum([script.n for script in scripts]), place, side="right")
+        read, state = (column[reading.product.starts] for column in (reading.place, reading.product.state))
+        owner = np.searchsorted(np.cumsum([script.n for script in scripts]), read, side="right")
         first = np.stack([script.first for script in scripts])[owner, state]
-        return reading, among[owner], begin[state] + first
+        place = base.place.beside(reading.product) if base.place and len(owner) else None
+        return reading, place, among[owner], begin[state] + first
 
     def __call__(self, d: ExactDistribution) -> tuple[Floats, Callable[[Floats], Floats]]:
         """log Z_y of each (n,) under a distribution of the base; and the moments given y, summed with weights (n,)."""
         log_z, passes = np.full(self._n, -np.inf), list[tuple[Reading, Ints, Floats, Messages]]()
-        for reading, owner, first in self._batches:
+        for reading, place, owner, first in self._batches:
             if len(owner):
-                messages = pass_messages(reading.product, reading.under(self._base.product, d.weights))
+                law = reading.under(self._base.product, d.weights)
+                messages = place.messages([law])[0] if place else pass_messages(reading.product, law)
                 values = first + messages.log_completions(0, reading.product.starts)
                 np.logaddexp.at(log_z, owner, values)
                 passes.append((reading, owner, values, messages))
@@ -283,14 +302,16 @@ class SeenTogether:
         log_z = self(d)[0]
         if d.given is None:
             return log_z - d.log_partition()
-        return log_z - d.start_partitions(np.array([first_state(y, d.world) for y in self._sightings]))
+        starts, some = np.array([first_state(y, d.world) for y in self._sightings]), log_z > -np.inf
+        log_z[some] -= d.start_partitions(starts[some])
+        return log_z
 
     def require_explained(self, d: ExactDistribution, numbers: Ints) -> None:
         """InfeasibleError for the first that no valid trajectory explains, by its number (n,)."""
         wrong = np.flatnonzero(self(d)[0] == -np.inf)
         if len(wrong):
             error = explain_unseen(d.product, self._sightings[wrong[0]])
-            error.args = (Message("demonstration {}: {}", numbers[wrong[0]], error.args[0]),)
+            error.place = f"demonstration {numbers[wrong[0]]}"
             raise error
 
 
@@ -305,7 +326,7 @@ def first_state(sighting: Sighting, world: MDP) -> int:
 
 def trip_ends(sighting: Sighting, network: Network) -> tuple[int, int]:
     """Start and goal of a trip: the first and the last entry where these are certain, else those given with it."""
-    states = [np.flatnonzero(row > -np.inf) for row in sighting.log_rows(network)[[0, -1]]]
+    states = [np.flatnonzero(row > -np.inf) for row in require_sighting(sighting).log_rows(network)[[0, -1]]]
     ends = list[int]()
     for name, found, given in (("start", states[0], sighting.start), ("goal", states[1], sighting.goal)):
         if len(found) == 1 and (name == "start" or not sighting.more):
@@ -323,6 +344,7 @@ def log_seen(d: Distribution, sightings: Sequence[Sighting]) -> Floats:
     if isinstance(d, ExactDistribution) and sightings:
         return SeenTogether(d, sightings).log_seen(d)
     values = np.array([d.log_seen(sighting) for sighting in sightings])
-    if d.given is None or not len(values):
-        return values
-    return values - d.weights.log_start[[first_state(sighting, d.world) for sighting in sightings]]
+    if d.given is not None and len(values):
+        starts, some = np.array([first_state(sighting, d.world) for sighting in sightings]), values > -np.inf
+        values[some] -= d.weights.log_start[starts[some]]
+    return values

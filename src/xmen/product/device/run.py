@@ -173,6 +173,10 @@ class OnDevice:
     def __reduce__(self) -> tuple[type[OnDevice], tuple[Product, torch.device, str]]:
         return OnDevice, (self.product, self.device, self.precision)
 
+    def beside(self, product: Product) -> OnDevice:
+        """Another product on the same device, in the same precision."""
+        return OnDevice(product, self.device, self.precision)
+
     def describe(self) -> str:
         """Where messages are, and how exact; for people."""
         said = f"{self._spaces.plan} in {self.precision}"
@@ -189,13 +193,15 @@ class Run(Layered):
         super().__init__(operations)
 
     def flow(self, with_entropy: bool = False, starts: Floats | None = None) -> Flow:
-        assert starts is None, "the flow of a device is kept"
         with self._lock:
-            if with_entropy not in self._flows:
-                counts, discounted, entropy, kept = self.uses(with_entropy)
-                uses = counts.cpu().numpy(), discounted.cpu().numpy()
-                self._flows[with_entropy] = Flow(*uses, self._starts, entropy_of(self._starts) + entropy, kept)
-            return self._flows[with_entropy]
+            if starts is None and with_entropy in self._flows:  # the flow of the law is kept
+                return self._flows[with_entropy]
+            counts, discounted, entropy, kept = self.uses(with_entropy, starts)
+            begun = self._starts if starts is None else starts
+            flow = Flow(counts.cpu().numpy(), discounted.cpu().numpy(), begun, entropy_of(begun) + entropy, kept)
+            if starts is None:
+                self._flows[with_entropy] = flow
+            return flow
 
     def uses(self, with_entropy: bool = False, starts: Floats | None = None) -> tuple[Tensor, Tensor, Floats, Floats]:
         with self._lock:
@@ -241,7 +247,10 @@ class Column:
         return float(self._together.run.log_partition[self._column])
 
     def flow(self, with_entropy: bool = False, starts: Floats | None = None) -> Flow:
-        flow, k = self._together.run.flow(with_entropy, starts), self._column
+        run, k = self._together.run, self._column
+        flow = run.flow(
+            with_entropy, None if starts is None else np.repeat(starts[:, None], len(run.log_partition), axis=1)
+        )
         return Flow(flow.counts[:, k], flow.discounted[:, k], flow.starts[:, k], float(flow.entropy[k]), flow.kept)
 
     def log_completions(self, t: int, nodes: NDArray[np.uint32]) -> Floats:
