@@ -4,11 +4,13 @@ import math
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 
-from xmen.constraints.constraint import Constraint
+from xmen.constraints.constraint import Constraint, usual_rules, with_rule_weights
 from xmen.engines.diagnosis import remark, why_never
 from xmen.engines.distribution import Distribution
 from xmen.engines.exact import ExactDistribution
@@ -150,10 +152,20 @@ def arrows(grid: GridWorld, visits: Floats) -> list[str]:
 # ---- Can the rules hold together, do demonstrations keep them, and can weights be learned from them
 
 
+def before_learning(problem: Problem) -> Problem:
+    """The problem with weight 0 for rules whose weights are to be learned."""
+
+    def unlearned(rule: Constraint) -> Any:
+        own = [0.0 if one.weight is None and one.share is None else None for one in usual_rules(rule)]
+        return with_rule_weights(rule, own)
+
+    return replace(problem, rules={name: unlearned(rule) for name, rule in problem.rules.items()})
+
+
 def check_rules(problem: Problem) -> tuple[dict[str, Any], Distribution | None]:
     """Whether some trajectory keeps all rules: True, False with the conflict, or None when no engine could tell."""
     try:
-        d = problem.distribution(engine="auto")
+        d = before_learning(problem).distribution(engine="auto")
     except InfeasibleError as error:
         return {"feasible": False, "conflict": list(error.conflict), "message": str(error)}, None
     except EngineError as error:
@@ -177,7 +189,8 @@ def check_promise(problem: Problem, feasible: bool | None) -> dict[str, Any]:
         # Nothing is left to chance: what can be kept can be kept surely.
         return {"sure": feasible, "best": float(feasible), **({} if feasible else {"message": "see the conflict"})}
     try:
-        why = explain(make_game(problem.world, problem.constraint, problem.settings.max_nodes))
+        rules = with_rule_weights(problem.constraint, repeat(0.0))  # what is usually kept need not be
+        why = explain(make_game(problem.world, rules, problem.settings.max_nodes))
     except EngineError as error:
         return {"sure": None, "message": problem.words.say(error)}
     if why is None:
@@ -257,7 +270,7 @@ def _unexplained(problem: Problem, index: int, name: str, sighting: Sighting) ->
     """Why no valid trajectory explains what was seen; nothing where one does, or where it cannot be told."""
     try:
         with suppress(EngineError):
-            problem.distribution().seen(sighting)
+            before_learning(problem).distribution().seen(sighting)
     except InfeasibleError as why:
         rule, position = next(iter(why.conflict), None), why.position or 0
         return [{"demonstration": index, "name": name, "constraint": rule, "position": position, "message": str(why)}]

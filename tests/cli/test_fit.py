@@ -47,6 +47,25 @@ def test_the_folder_is_a_model_and_a_problem_with_the_learned_weights(folder):
     assert run("check model/problem.toml").exit_code == 0
 
 
+def test_rules_that_are_usually_kept_are_checked_learned_and_saved(folder):
+    """Before they have weights, too: what can be kept does not depend on them."""
+    asked = [("soft", "usually(longest_repeat() <= 1)"), ("given", "usually(count(diagonal) >= 2, share=0.6)")]
+    text = "".join(f'\n[[constraints]]\nname = "{name}"\nrule = "{rule}"\n' for name, rule in asked)
+    (folder / "s.toml").write_text((folder / "p.toml").read_text() + text)
+    checked = report("check s.toml")
+    assert checked["feasible"]
+    assert not any("break" in note for note in checked["notes"])
+    assert report("engines s.toml")["engine"] == "exact"
+    found, problem = report("fit s.toml --l2 0.1 --out model"), read_problem("s.toml")
+    model = xm.XMEN(problem.world, problem.constraint, problem.reward.features, l2=0.1).fit(problem.demos())
+    assert found["rule_weights"] == model.rule_weights_
+    assert list(found["rule_errors"].values()) == model.summary().standard_errors[-2:].tolist()
+    assert "usually kept" in run("fit s.toml --l2 0.1 --out again").output
+    saved = read_problem("model/problem.toml").distribution()
+    for tau in problem.demos()[:5]:
+        assert saved.log_prob(tau) == pytest.approx(model.distribution().log_prob(tau), abs=1e-6)
+
+
 def test_demonstrations_can_be_given(folder):
     xm.write_demos(xm.read_demos("demos.csv")[:10], "ten.jsonl")
     assert report("fit p.toml ten.jsonl --l2 0.1")["demonstrations"] == 10

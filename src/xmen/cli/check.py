@@ -142,7 +142,7 @@ def run_engines(path: Path | None, engine: str, limit: float, as_json: bool) -> 
         f"{N_SAMPLES} samples": lambda d: d.sample(N_SAMPLES, seed=0),
     }
     with working(f"building and timing, at most {limit:g} s each"):
-        built, d = _timed(lambda: problem.distribution(engine=engine, time_limit=limit), limit)
+        built, d = _timed(lambda: answers.before_learning(problem).distribution(engine=engine, time_limit=limit), limit)
         seconds: dict[str, float | None] = {"build": built} | dict.fromkeys(stages)
         for stage, work in stages.items() if built is not None else ():
             first = _timed(partial(work, d), limit)[0]

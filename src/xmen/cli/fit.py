@@ -14,6 +14,7 @@ from xmen.baselines.constraint_inference import ConstraintInference
 from xmen.cli._output import STOPPED, YES, fit_progress, print_facts, print_json, print_notes, print_table, working
 from xmen.cli._subject import LAST_STATE, claim, open_problem, save_model
 from xmen.cli.sample import read_promise
+from xmen.constraints.constraint import usual_rules, with_rule_weights
 from xmen.errors import ConvergenceWarning, EngineError, InterruptedWarning, InvalidDemonstrationError, UnboundedWarning
 from xmen.learners.base import VALIDATION, Learner
 from xmen.learners.xmen import parse_method, read_method
@@ -76,7 +77,7 @@ def run_fit(
                 error.details += f"\nxmen check {shown} shows everything that demonstrations break{drop}"
         raise
     inferred = isinstance(model, ConstraintInference)  # its reward was given, not learned
-    save_model(model, problem if inferred else replace(problem, reward=model.reward_), folder)
+    save_model(model, problem if inferred else _learned_problem(problem, model), folder)
     interrupted = InterruptedWarning in told
     if not interrupted:
         if checkpoint.exists():
@@ -108,6 +109,10 @@ def run_fit(
         errors = None if interrupted or problem.features is None else standard_errors(model)
         if errors is not None:
             report["standard_errors"] = dict(zip(problem.feature_names, errors, strict=True))
+        if known := vars(model).get("rule_weights_"):
+            report["rule_weights"] = known
+            found = [] if errors is None else model.summary().standard_errors[-len(known) :].tolist()
+            report["rule_errors"] = dict(zip(known, found, strict=False))
     report["notes"] = notes
     if as_json:
         print_json(report)
@@ -187,6 +192,15 @@ def _learn(
     return model, notes, {warning.category for warning in caught}
 
 
+def _learned_problem(problem: Problem, model: Learner) -> Problem:
+    """The problem with what was learned: its distribution is the model's."""
+    known, rules = vars(model).get("rule_weights_", {}), dict[str, Any]()
+    for name, rule in problem.rules.items():
+        own = [None if one.share is not None else known.get(one.label) for one in usual_rules(rule)]
+        rules[name] = with_rule_weights(rule, own)
+    return replace(problem, reward=model.reward_, rules=rules)
+
+
 def _dropped_text(violations: list[dict[str, Any]]) -> str:
     """One line for each rule, with the names of the demonstrations that break it."""
     lines = [f"{len({one['demonstration'] for one in violations})} demonstrations were left out:"]
@@ -224,9 +238,14 @@ def _print(report: dict[str, Any]) -> None:
         weights, title = list(report["weights"].items()), "learned weights"
         if len(weights) > MOST_SHOWN:
             weights, title = sorted(weights, key=lambda item: -abs(item[1])), "learned weights, the largest first"
-        errors = report.get("standard_errors", {})
-        lines = [(name, f"{weight:+.4f}", *([f"{errors[name]:.4f}"] if errors else [])) for name, weight in weights]
-        header = ["feature", "weight", *(["standard error"] if errors else [])]
-        print_table(title, header, lines, most=MOST_SHOWN)
+        _print_weights(title, "feature", weights, report.get("standard_errors"))
+        if "rule_weights" in report:
+            found = list(report["rule_weights"].items())
+            _print_weights("rules that are usually kept", "rule", found, report["rule_errors"])
     after = "plan" if report["learner"] == "causal" else "plot"
     print_facts({"saved": report["model"], "next": f"xmen sample {report['model']};  xmen {after} {report['model']}"})
+
+
+def _print_weights(title: str, kind: str, weights: list[tuple[str, float]], errors: dict[str, float] | None) -> None:
+    lines = [(name, f"{weight:+.4f}", *([f"{errors[name]:.4f}"] if errors else [])) for name, weight in weights]
+    print_table(title, [kind, "weight", *(["standard error"] if errors else [])], lines, most=MOST_SHOWN)

@@ -574,13 +574,13 @@ def usual_among(part: Constraint | None, whole: Constraint | None) -> list[int]:
     return [numbers[id(rule)] for rule in usual_rules(part)]
 
 
-def with_rule_weights(constraint: Constraint | None, weights: Iterable[float]) -> Constraint | None:
-    """This conjunction with these weights of its rules that are usually kept, from left to right."""
+def with_rule_weights(constraint: Constraint | None, weights: Iterable[float | None]) -> Constraint | None:
+    """This conjunction with these weights of its rules that are usually kept, from left to right; None: its own."""
     left = iter(weights)
 
     def put(node: Constraint) -> Constraint:
         if isinstance(node, Usually):
-            return replace(node, weight=float(next(left)), share=None)
+            return node if (weight := next(left)) is None else replace(node, weight=float(weight), share=None)
         return replace(node, parts=tuple(map(put, node.parts))) if isinstance(node, And) else node
 
     return constraint if constraint is None or not usual_rules(constraint) else put(constraint)

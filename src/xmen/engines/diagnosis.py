@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from xmen.constraints.arithmetic import LinearComparison
-from xmen.constraints.constraint import Constraint, Usually, conjunction, units
+from xmen.constraints.constraint import Constraint, Usually, conjunction, units, usual_rules
 from xmen.constraints.monitor import MonitorLeaf
 from xmen.engines.exact import AtHand
 from xmen.errors import InfeasibleError, Message, OracleTimeoutError, ProductTooLargeError, RuleWarning, joined, notify
@@ -78,6 +78,8 @@ def why_never(event: Event, world: MDP) -> str:
 
 def remark(label: str, rule: Constraint, world: MDP) -> str:
     """What there is to say of a rule that nothing in this world can break, or that everything breaks; '' of others."""
+    if usual_rules(rule):
+        return remark(label, rule.rule, world) if isinstance(rule, Usually) else ""
     always = same_answer(rule, world)
     if always is None:
         return ""
@@ -96,8 +98,8 @@ def warn_of_idle(rule: Constraint | None, world: MDP, known: Iterable[MachineTab
     tables = iter(CompiledConstraint(rule, world, known=known).tables)
     for label, part in units(rule):
         own = [next(tables) for _ in part.leaves()]
-        usual, part = isinstance(part, Usually), part.rule if isinstance(part, Usually) else part
-        if (always := same_answer(part, world, own)) or (usual and always is not None):
+        always = same_answer(part.rule if isinstance(part, Usually) else part, world, own)
+        if always or (isinstance(part, Usually) and always is not None):
             notify(Message("{}.", remark(label, part, world)), RuleWarning)
 
 

@@ -69,7 +69,9 @@ class Information(NamedTuple):
         told = ~np.isin(free, list(self.settled))
         alone = self.weights[:, None] * (scores - self.weights @ scores) * told
         by_group = alone if groups is None else _summed(alone, np.asarray(groups))
-        curved = alone.T @ alone if self.by_scores else told * (self.hessian[at] * np.sum(self.weights**2)).T * told
+        curved = (
+            alone.T @ alone if self.by_scores else told[:, None] * self.hessian[at] * np.sum(self.weights**2) * told
+        )
         out = np.zeros((2, d, d))
         for whole, middle in zip(out, (curved, by_group.T @ by_group), strict=True):
             whole[at] = inverse @ middle @ inverse
