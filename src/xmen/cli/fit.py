@@ -109,10 +109,10 @@ def run_fit(
         errors = None if interrupted or problem.features is None else standard_errors(model)
         if errors is not None:
             report["standard_errors"] = dict(zip(problem.feature_names, errors, strict=True))
-        if known := vars(model).get("rule_weights_"):
-            report["rule_weights"] = known
-            found = [] if errors is None else model.summary().standard_errors[-len(known) :].tolist()
-            report["rule_errors"] = dict(zip(known, found, strict=False))
+        if of_rules := vars(model).get("rule_weights_"):
+            report["rule_weights"] = of_rules
+            found = [] if errors is None else model.summary().standard_errors[-len(of_rules) :].tolist()
+            report["rule_errors"] = dict(zip(of_rules, found, strict=False))
     report["notes"] = notes
     if as_json:
         print_json(report)
