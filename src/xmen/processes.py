@@ -155,7 +155,6 @@ def _read(pipe: BinaryIO) -> Any:
 # 24 MB, more than 5 % of a short gradient. Here a task carries a key; a worker that does not know the key says so, and
 # gets the value with its next task. This asks nothing of the backend: it is the same on loky, Dask and Ray.
 
-
 T = TypeVar("T")
 A = TypeVar("A")
 R = TypeVar("R")

@@ -137,7 +137,6 @@ COMPACT: dict[type[Leaf], Callable[[ClauseBuilder, WalkLiterals, Any], int]] = {
 # letter in place of station by station. So `visit` is one clause over the places where its event holds, `count` a
 # cardinality constraint, and so is any machine that has the same states, whoever wrote it.
 
-
 MAX_ROWS, MAX_LETTERS = 200, 64  # of a machine that is looked at
 
 
@@ -220,7 +219,6 @@ def positions(walk: WalkLiterals, machine: "ReadMachine", letters: list[int]) ->
 
 
 # ---- Machines in clauses: one variable per station and machine state, side by side for all leaves
-
 
 MAX_LISTED = 20_000  # machine states over all stations, up to which a machine is listed state by state
 COMPACT_ABOVE = 2_000  # machines that also have a compact encoding are listed only up to this

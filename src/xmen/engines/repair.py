@@ -161,7 +161,6 @@ def align(given: Any, made: Any) -> Any:
 
 # ---- Sequences in order, and trajectories as sequences: first of states, then of actions
 
-
 Step = tuple[int | None, int, Any]
 """A letter (None: nothing is written; END: it ends), what it costs, and the place it leads to."""
 

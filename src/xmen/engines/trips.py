@@ -348,7 +348,6 @@ def side_by_side(network: Network, by_goal: dict[int, Product]) -> Tasks:
 # With z the exact weight of a pair's trips under the rules that fit, and A the share of these that keep the rest too,
 # log Z = log z + log A: only A is estimated.
 
-
 TRIES = ((1, 0.2), (10, 0.02), (100, 0.001))  # times as many draws, and the share of valid ones that is enough then
 FEW = 64  # draws of which a number of times are made again, at the least
 PILOT_DRAWS = 100  # of every pair, which say only how many it takes to know log A well

@@ -39,7 +39,6 @@ from xmen.worlds.walks import require_count
 # Weights that differ by more than a few nats are embedded first: each trajectory gets a number of copies roughly in
 # proportion to its weight, and the exact remainder as the weight of a copy.
 
-
 MAX_LISTED = 200_000  # trajectories up to which the support is listed
 ROUNDING = 0.02  # nats by which the integers of the adder may misjudge a weight
 

@@ -41,7 +41,6 @@ from xmen.worlds.walks import EdgeWeights
 # optimum, and stated 0.02. Copies at the weights themselves are drawn from P there and meet what has weight: a fit ends
 # only when these agree, or plain solutions of which none could have more than a small share of the weight.
 
-
 PROBED = 32.0  # solutions in the cells that tell how many parities are needed
 # Solutions. CryptoMiniSat, 14x14: cells of 119, 528, 1,997 take 1.2, 2.5, 5.6 s; 16x16: of 222, 914, 3,802 7, 14, 29 s.
 LEAST_CELL, LARGEST_CELL = 256.0, 4096.0

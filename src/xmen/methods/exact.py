@@ -110,7 +110,6 @@ class ExactRun(LbfgsRun[LbfgsState]):
 # there. So the fit begins with a constant offset on every move that makes it 0.9 or less, and takes the offset back to
 # 0 as it learns. Points outside are +inf, and a line search backs off from them.
 
-
 SHARES = (0.0, 0.5, 0.8, 0.95)  # how much of an offset is left, tried in this order
 PATIENCE = 100  # steps in a row that leave almost all of the offset where it was: it cannot be taken back
 

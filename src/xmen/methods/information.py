@@ -222,7 +222,6 @@ def _seen_moments(task: Task, settings: FitSettings, weights: Floats) -> tuple[F
 # the weights that were learned and take Newton's steps by the curvature there; a step that does not lower the loss is
 # halved. One pass answers for all that are on their way.
 
-
 MOST_STEPS = 200
 
 

@@ -84,7 +84,6 @@ class Objective:
 
 # ---- L-BFGS as a pure step from state to state, so that a run can be stopped, stored and continued bit for bit
 
-
 MEMORY = 20  # pairs kept
 MOST_CHANGE = 10.0  # no reward r(s, a) changes by more than this in one step, however flat the loss is
 SUFFICIENT, CURVATURE = 1e-4, 0.9  # of the Wolfe conditions

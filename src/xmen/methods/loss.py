@@ -310,7 +310,6 @@ class DrawnLoss:
 # the gradient by x = p (f - mu) - b q (f - nu), where q and nu are p and mu of all draws of a relaxed batch. The
 # noise is the sum of x x^T: in parts with thousands of batches by sparse products, without a loop.
 
-
 CHUNK = 4_000_000  # numbers in a dense block of features
 MOST_FEATURES = 1500  # whose covariances are kept; beyond, each stands alone
 MANY, FEW = 64, 64  # batches and features from which these stay sparse where they are

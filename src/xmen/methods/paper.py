@@ -72,7 +72,6 @@ from xmen.worlds import EdgeWeights, Walks
 # best (`CellPlan`, over thinned copies), without a question to the oracle and within the same failure probability. The
 # drift makes draws fail more often, until a fresh search is cheaper.
 
-
 SPAN_STEP = 0.25  # nats; spans are rounded up to multiples of it, so that plans are solved once for many rewards
 # Trajectories of the relaxation that are listed for the constants of the theorems, and numbers in their features.
 MOST_RELAXED, MOST_NUMBERS = 300_000, 10_000_000
@@ -527,7 +526,6 @@ class PaperRun(Run[PaperState]):
 #
 # The loss is as smooth as the largest eigenvalue of its Hessian; the paper's sigma2^2, a sum of variances, is enough,
 # and much larger where there are many features.
-
 
 MOST_PAIRED = 5_000  # points of which all pairs are compared
 ROUNDS = 4  # of covariances; on 9x9 the second to fourth make a step 4 to 12 times as long, and more of them do little

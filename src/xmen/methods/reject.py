@@ -25,7 +25,6 @@ from xmen.worlds import EdgeWeights, Network
 # `loss`). The relaxation's own log Z is exact at every theta, and takes noise away where enough draws are valid; where
 # few are, only these are kept.
 
-
 ENOUGH_VALID = 0.3  # of the draws: with fewer, those that are not add rows and take away little noise
 
 

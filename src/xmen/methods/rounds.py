@@ -86,7 +86,6 @@ class Source(ABC):
 # Weights that minimise L-hat over draws with noise V have g of covariance V: they are tr(H^+ V) / 2 nats away on
 # average, which is what a fit expects of itself before it is judged.
 
-
 LEVEL = 0.95  # of the bound
 SURE = -math.log(1.0 - LEVEL)  # about 3: a rate of which n trials show nothing is below 3 / n 19 times in 20
 JUDGES = 2.0 ** np.arange(-6.0, 0.25, 0.25)  # times as many draws as weights were fitted to, from which to choose
@@ -228,7 +227,6 @@ def doubts(loss: DrawnLoss, weights: Floats) -> Floats:
 # restraint / 2 * |theta|^2 in units of the features. How much is found on halves of the draws: the weakest restraint
 # under which a fit to one half still gains on the other half. More draws bear less restraint, and all valid
 # trajectories none.
-
 
 RESTRAINTS = (1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 1e-5, 1e-6)  # nats per squared unit of a feature, tried in turn
 HALVINGS = 10  # of a step that goes too far

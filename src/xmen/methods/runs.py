@@ -345,7 +345,6 @@ def _unlike(state: RunState, fresh: RunState) -> str:
 #
 # A run that is watched in this way is again a run: its state is that of the run inside, now and where it was best.
 
-
 DEFAULT_PATIENCE = 10
 
 

@@ -107,7 +107,6 @@ def push_layer(
 
 # ---- The game, and the operations that a policy's values, choices and episodes are made of: `Behaviour` says which
 
-
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 Index: TypeAlias = NDArray[np.uint32]

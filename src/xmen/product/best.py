@@ -70,7 +70,6 @@ def score_range(product: Product, weights: EdgeWeights) -> tuple[float, float]:
 # length times the number of edges per node. Under rules that are not in the product the guide is too hopeful but
 # never too low: the order stays exact, as long as machines that watch along the way give up what they have lost.
 
-
 Path = tuple["Path | None", int]
 """The product edge that was taken last, after those before it; at its root the start node."""
 

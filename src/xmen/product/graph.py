@@ -195,7 +195,6 @@ def expand(
 
 # ---- How large a product is at least, by walking through it at random instead of listing it
 
-
 WALKERS_PER_ROOT = 16  # so many times the square root of a number of nodes show that number, if half of them end early
 LARGEST_TABLE = 2_000  # machine states up to which a machine keeps its table
 LONGEST_WALK = 16  # actions of a walker
@@ -280,7 +279,6 @@ def estimate_nodes(
 # A node is a row (world state, one table row per machine). The budget is counted in nodes of up to `COLUMNS_PER_NODE`
 # columns; with more machines than that, a node costs as many times more, so that thousands of small rules are refused
 # before memory is spent and not after. Where growth alone shows that the budget will not do, the search ends early.
-
 
 COLUMNS_PER_NODE = 16  # a node may have this many columns (state and machines) at the price of one
 CHUNK_CELLS = 2**24  # entries of rows that are worked out at once: 64 MiB

@@ -39,7 +39,6 @@ from xmen.worlds.walks import EdgeWeights, Floats
 # it is asked for many layers at once and looked at rarely, so the operations take stretches of layers that share their
 # potential, their scale and their edge weights.
 
-
 Array: TypeAlias = Any
 """One number per node, or one row of columns: numpy's on the host, a tensor on a device."""
 

@@ -193,7 +193,6 @@ def build_open_product(compiled: CompiledConstraint, goals: Ints, max_nodes: int
 # will do: where M u <= (1 - g) u, u > 0, a trip from i goes on after t moves with probability at most (1 - g)^t (u(i)
 # / z(i)) max z / u, so that no expected length is beyond (1 + log of the spreads of u and z) / g.
 
-
 SMALLEST = 1e-250  # of z at an origin; below it 1 / z and its products come near the ends of a double
 FLOOR = 1e-270  # z below it counts as this much: no origin sees the difference, and a double loses digits from 1e-308
 CANCELLED = 1e-13  # of the larger of two numbers: a difference below it is rounding

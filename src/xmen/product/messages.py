@@ -117,7 +117,6 @@ def timeless_log_weights(product: Product, weights: EdgeWeights) -> Floats:
 # A cycle whose weights multiply to more than 1 would improve for ever: then nothing has a best completion, and the
 # weights of ever longer trajectories do not add up either.
 
-
 SHOWN = 8  # states of a cycle in a message
 POWERS = 200  # steps of power iteration behind a message
 

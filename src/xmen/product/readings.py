@@ -186,7 +186,6 @@ def _assembled(product: Product, weights: EdgeWeights, nodes: Nodes, edges: Edge
 # its ways, and weights are as before. Where odds never repeat there are as many nodes as trajectories; where these are
 # of any length, steps that next to none of them takes are left out.
 
-
 MOST_DETERMINED = 200_000  # nodes
 DIGITS = 12  # of odds that are compared
 LEAST = 1e-17  # the probability of a step, and all before it, that is next to none

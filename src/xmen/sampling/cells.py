@@ -158,7 +158,6 @@ def _jackknife(whole: Floats | float, without: Floats) -> tuple[Floats, Floats]:
 # largest weight it would take to make up its mean total. The relative variance of a cell's total is at most w_max /
 # mu.
 
-
 MAX_POINTS = 50_000  # in one cell of the search; weights that need more are too unequal for plain cells
 _PROBES = 5  # cells per number of parities
 _LONGEST_STEP = 8  # parities from one probe to the next
@@ -314,7 +313,6 @@ def _probe(space: Space, m: int, ceiling: float, rng: np.random.Generator, attem
 # solutions. The plan minimises (solutions + overhead of a cell) per success over m. The larger the cells, the closer
 # to mu is the cap that delta needs, w_max + mu + sqrt(V (1/eta - 1)); but all that is read beyond one sample is
 # wasted, so small cells win where opening a cell is cheap.
-
 
 # To a solver, opening a cell costs about as much as this many solutions, for the parities and the first solution:
 # CryptoMiniSat on a 9x9 grid with 13 parities takes 25 ms and then 1 ms per solution.

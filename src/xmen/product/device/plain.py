@@ -256,7 +256,6 @@ class PlainRows:
 # (O'Neill, HMC-CS-2014-0905). So the i-th state from here is a^i s + c (1 + a + ... + a^(i-1)), and all of them can
 # be worked out side by side. Numbers of 128 bits are pairs of 64, high and low.
 
-
 Wide: TypeAlias = tuple[Tensor, Tensor]
 
 MULTIPLIER = 0x2360ED051FC65DA44385DF649FCCF645

@@ -35,7 +35,6 @@ class RoundingError(NamedTuple):
 #
 # Independent of the product, as `CompiledConstraint.check` is: only states, edges and the machines' tables are used.
 
-
 MOST_CELLS = 50_000_000  # machines times walks that are run side by side
 
 
