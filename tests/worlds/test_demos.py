@@ -15,6 +15,8 @@ from xmen import (
     read_demos,
     write_demos,
 )
+from xmen.worlds.demos import as_trajectories
+from xmen.worlds.tables import RecordedDemos
 
 
 @st.composite
@@ -165,6 +167,13 @@ def test_rules_may_be_a_list() -> None:
     for wrong in ([rules[0], GRID.at((1, 1))], "visit(at(3))", [rules]):
         with pytest.raises(xm.ConstraintError, match="check_demos takes a constraint or a list of them"):
             check_demos(GRID, [GOOD], wrong)  # type: ignore[arg-type]
+
+
+def test_what_a_learner_keeps_does_not_change_with_the_list_of_its_user():
+    demos = RecordedDemos([xm.Trajectory([0, 1], [1])], names=["ann"])
+    kept = as_trajectories(demos)
+    demos.append(xm.Trajectory([0], []))
+    assert (kept, kept.names) == (demos[:1], ["ann"])
 
 
 def test_as_many_as_are_explained_are_all_of_them():

@@ -8,6 +8,7 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from itertools import islice, pairwise, starmap
 from os import PathLike
 from pathlib import Path
@@ -123,7 +124,7 @@ def as_trajectories(demos: Any, least: int = 0) -> list[Trajectory]:
         raise TrajectoryError("expected a list of trajectories, got one Trajectory: write [trajectory]")
     if isinstance(demos, str | bytes) or not isinstance(demos, Iterable):
         raise TrajectoryError(f"expected a list of trajectories, got {type(demos).__name__} {demos!r:.60}")
-    checked = demos if isinstance(demos, RecordedDemos) else list(demos)
+    checked = copy(demos) if isinstance(demos, RecordedDemos) else list(demos)
     if len(checked) < least:
         raise TrajectoryError("no demonstrations: give at least one trajectory")
     for index, entry in enumerate(checked):
