@@ -183,8 +183,8 @@ def read_trips(
     Returns
     -------
     list of Trajectory
-        In the order of the rows, with `metadata`, one dict for each, and `left_out`, one sentence for each trip or row
-        that was left out.
+        In the order of the rows, with `metadata`, one dict for each, `names`, as a table of positions calls them, and
+        `left_out`, one sentence for each trip or row that was left out.
 
     Raises
     ------
