@@ -220,7 +220,8 @@ def test_a_missing_path_is_not_a_missing_column(network, tmp_path):
         xm.read_trips(file, network)
     file.write_text("who,path\nben,\n")
     with pytest.raises(
-        xm.FileFormatError, match=r"has no trips that can be read: .*line 2: the path of this trip is empty"
+        xm.FileFormatError,
+        match=r"^\S+trips.csv has no trips that can be read: .*line 2: the path of this trip is empty",
     ):
         xm.read_trips(file, network, errors="skip")
 

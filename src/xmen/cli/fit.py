@@ -51,9 +51,9 @@ def run_fit(
         dropped = _broken(problem, trajectories, failures_belong)
         kept = sorted({*range(len(trajectories))} - {one["demonstration"] for one in dropped})
         if not kept:
-            first, known = dropped[0], {key: dropped[0][key] for key in ("constraint", "position")}
+            first, place = dropped[0], {key: dropped[0][key] for key in ("constraint", "position")}
             why = f"is valid; demonstration {first['name']}: {first['message']}"
-            raise InvalidDemonstrationError(f"none of the {len(trajectories)} demonstrations {why}", index=0, **known)
+            raise InvalidDemonstrationError(f"none of the {len(trajectories)} demonstrations {why}", index=0, **place)
         trajectories = [trajectories[index] for index in kept]
         weights = None if weights is None else [weights[index] for index in kept]
     folder = Path(f"{path.stem}_model") if out is None else out

@@ -221,7 +221,8 @@ def read_trips(
     trips.left_out = ["; ".join(map(str, one)) for one in bad]
     if not trips:
         why = f" that can be read: {some(trips.left_out, 2)}" if bad else ""
-        raise FileFormatError(f"{source!r:.60} has no trips{why}")
+        shown = source if isinstance(source, str | PathLike) else f"this {type(source).__name__}"
+        raise FileFormatError(f"{shown} has no trips{why}")
     return trips
 
 
