@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import runpy
 import subprocess
@@ -30,6 +31,18 @@ def test_it_is_published_under_a_name_of_its_own():
         first = re.search(r"```console\n(.*?)```", page.read_text("utf-8"), re.S)
         assert first.group(1).startswith("$ make setup")  # what works before anything is published
         assert ".venv/bin/activate" in page.read_text("utf-8")
+
+
+def test_messages_name_extras_that_exist():
+    extras, named = PROJECT["project"]["optional-dependencies"], set()
+    for page in (ROOT / "src").glob("**/*.py"):
+        for call in ast.walk(ast.parse(page.read_text("utf-8"))):
+            if isinstance(call, ast.Call) and "extra_module" in (getattr(call.func, key, "") for key in ("id", "attr")):
+                extra = call.args[0 if len(call.args) < 3 else 2]
+                named |= {extra.value.partition(".")[0]} if isinstance(extra, ast.Constant) else set()
+    assert {"networkx", "pandas", "imitation", "minari", "gymnasium", "tensorboard", "neural"} <= named <= set(extras)
+    error = xm.MissingExtraError("pandas", extra="pandas", needed_for="it")
+    assert str(error).endswith('or in a checkout ".[pandas]"')  # what works before anything is published
 
 
 def test_a_user_sets_up_what_the_readme_uses_and_a_developer_the_rest():

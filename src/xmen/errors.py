@@ -322,12 +322,12 @@ class NotFittedError(XmenError, ValueError, AttributeError):
 class MissingExtraError(XmenError, ImportError):
     """An optional dependency is not installed; the message says which extra brings it.
 
-    >>> print(MissingExtraError("networkx", extra="networkx", needed_for="MDP.from_networkx"))
-    MDP.from_networkx needs networkx, which is not installed: pip install "xmen-irl[networkx]"
+    >>> print(MissingExtraError("networkx", extra="networkx", needed_for="a graph"))
+    a graph needs networkx, which is not installed: pip install "xmen-irl[networkx]", or in a checkout ".[networkx]"
     """
 
     def __init__(self, module: str, *, extra: str, needed_for: str) -> None:
-        advice = f'pip install "xmen-irl[{extra}]"'
+        advice = f'pip install "xmen-irl[{extra}]", or in a checkout ".[{extra}]"'
         super().__init__(f"{needed_for} needs {module}, which is not installed: {advice}", name=module)
         self.extra, self.needed_for = extra, needed_for
 
