@@ -5,12 +5,11 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from itertools import repeat
 from typing import Any
 
 import numpy as np
 
-from xmen.constraints.constraint import Constraint, usual_rules, with_rule_weights
+from xmen.constraints.constraint import Constraint, hard_part, usual_rules, with_rule_weights
 from xmen.engines.diagnosis import remark, why_never
 from xmen.engines.distribution import Distribution
 from xmen.engines.exact import ExactDistribution
@@ -59,7 +58,7 @@ def rule_search(problem: Problem, **wanted: Any) -> RuleInference:
     """A search over the events of a problem, beyond its rules and what a reward of its features explains."""
     settings = {name: getattr(problem.settings, name) for name in ("discount", "max_nodes", "seed")}
     events, features = dict(problem.events), problem.features
-    return RuleInference(problem.world, events, features, known=problem.constraint, **settings, **wanted)
+    return RuleInference(problem.world, events, features, known=hard_part(problem.constraint), **settings, **wanted)
 
 
 # ---- What of a problem can be put on a map: events that are places, rewards of states, coordinates of nodes
@@ -189,8 +188,7 @@ def check_promise(problem: Problem, feasible: bool | None) -> dict[str, Any]:
         # Nothing is left to chance: what can be kept can be kept surely.
         return {"sure": feasible, "best": float(feasible), **({} if feasible else {"message": "see the conflict"})}
     try:
-        rules = with_rule_weights(problem.constraint, repeat(0.0))  # what is usually kept need not be
-        why = explain(make_game(problem.world, rules, problem.settings.max_nodes))
+        why = explain(make_game(problem.world, hard_part(problem.constraint), problem.settings.max_nodes))
     except EngineError as error:
         return {"sure": None, "message": problem.words.say(error)}
     if why is None:
@@ -238,16 +236,19 @@ def part_notes(problem: Problem) -> list[str]:
     return [note for note in notes if note is not None]
 
 
-def check_demonstrations(problem: Problem, demos: list[Trajectory]) -> dict[str, Any]:
-    """Every rule that a demonstration breaks, and the position from which on nothing could save it."""
+def check_demonstrations(problem: Problem, demos: list[Trajectory], d: Distribution | None = None) -> dict[str, Any]:
+    """Every rule that a demonstration breaks, and where nothing could save it; `d`: all that may have been seen."""
     names, seen = demo_names(demos), {i: demo for i, demo in enumerate(demos) if isinstance(demo, Sighting)}
     suspects = np.array([i for i in range(len(demos)) if i not in seen], dtype=np.int64)
+    usual = {rule.label: suspects[:0] for rule in usual_rules(problem.constraint)}
     # Compiled machines find the demonstrations that are not valid; the words for it are looked for one by one.
     with suppress(InvalidDemonstrationError):  # a state too large for any world
-        if whole := [demos[i] for i in suspects.tolist()]:
-            suspects = suspects[~gather(problem.world, problem.constraint, whole, refuse_invalid=False).valid]
+        if len(suspects):
+            whole = gather(problem.world, problem.constraint, [demos[i] for i in suspects], refuse_invalid=False)
+            usual = {name: suspects[whole.valid & ~kept] for name, kept in zip(usual, whole.kept.T, strict=True)}
+            suspects = suspects[~whole.valid]
     found = [one for index in suspects.tolist() for one in _violations(problem, index, names[index], demos[index])]
-    found += [one for index, y in seen.items() for one in _unexplained(problem, index, names[index], y)]
+    found += [one for index, y in seen.items() for one in _unexplained(problem, index, names[index], y, d)]
     valid = len(demos) - len({violation["demonstration"] for violation in found})
     # For each broken rule (None: the world, or arriving in it), how many demonstrations break it and the first one.
     grouped: dict[tuple[str | None, bool], list[dict[str, Any]]] = {}
@@ -263,14 +264,15 @@ def check_demonstrations(problem: Problem, demos: list[Trajectory]) -> dict[str,
         n_positions = sum(len(y) for y in seen.values())
         parts = {"demonstrations": len(seen), "positions": n_positions, "seen": sum(y.n_seen for y in seen.values())}
         counted["seen_in_part"] = parts
+    counted |= {"not_kept": {name: each.tolist() for name, each in usual.items()}} if usual else {}
     return {**counted, "broken": broken, "violations": found}
 
 
-def _unexplained(problem: Problem, index: int, name: str, sighting: Sighting) -> list[dict[str, Any]]:
+def _unexplained(problem: Problem, index: int, name: str, y: Sighting, d: Distribution | None) -> list[dict[str, Any]]:
     """Why no valid trajectory explains what was seen; nothing where one does, or where it cannot be told."""
     try:
         with suppress(EngineError):
-            before_learning(problem).distribution().seen(sighting)
+            (d or before_learning(problem).distribution()).seen(y)
     except InfeasibleError as why:
         rule, position = next(iter(why.conflict), None), why.position or 0
         return [{"demonstration": index, "name": name, "constraint": rule, "position": position, "message": str(why)}]

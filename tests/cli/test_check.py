@@ -30,6 +30,22 @@ def test_check_of_a_good_problem():
     assert found["demonstrations"] == expected
 
 
+def test_check_takes_rules_that_are_usually_kept_and_says_who_breaks_them(folder):
+    values = read_problem("problem.toml")
+    text = (folder / "problem.toml").read_text("utf-8")
+    hard = report("check problem.toml demos.csv")
+    for form in ("usually(R)", "usually(R, share=0.5)"):
+        rule = form.replace("R", "longest_repeat() <= 1")
+        more = f'\n[[constraints]]\nname = "turns"\nrule = "{rule}"\n'
+        (folder / "usual.toml").write_text(text + more)
+        found = report("check usual.toml demos.csv")
+        assert found["trajectories"] == hard["trajectories"]
+        assert not any("turns" in note for note in found["notes"])
+        turns = xm.longest_repeat() <= 1
+        broken_by = [i for i, tau in enumerate(xm.read_demos("demos.csv", values.world)) if not turns.accepts(tau)]
+        assert found["demonstrations"]["not_kept"] == {"turns": broken_by}
+
+
 def test_check_names_the_conflict():
     found = report("check clash.toml", code=1)
     assert found["feasible"] is False

@@ -14,7 +14,7 @@ from studio.conftest import window_of
 from studio.problems import changed, on_disk, write_problem
 from xmen.cli.studio import open_desk
 from xmen.problem import demo_weights, read_problem
-from xmen.studio.document import Desk
+from xmen.studio.document import Desk, open_document
 
 
 def test_the_document_is_the_problem_file_and_its_demonstrations(window, tmp_path):
@@ -257,11 +257,29 @@ def test_csv_in_and_out(window):
     assert refused.startswith("demonstrations.csv")
 
 
-def test_demonstrations_with_gaps_are_refused_by_name_with_what_takes_them(window):
-    words = "trip,x,y\n1,0,0\n1,0,1\ntuesday,0,0\ntuesday,,\ntuesday,1,1\n"
-    refused = window.ask("POST", "csv/read", {"text": words}, 422)["error"]
-    assert refused.startswith("demonstration tuesday has gaps")
-    assert "xmen fill" in refused
+def test_demonstrations_with_gaps_are_read_saved_and_read_back(window, tmp_path):
+    words = "trip,x,y,bus\n1,0,0,8\n1,0,1,8\ntuesday,0,0,9\ntuesday,,,9\ntuesday,1,1,9\n"
+    found = window.ask("POST", "csv/read", {"text": words})["demonstrations"]
+    gap = {"states": [[0, 0], None, [1, 1]], "actions": [], "name": "tuesday", "weight": 1.0, "about": {"bus": "9"}}
+    assert found[1] == gap
+    problem = window.get("document")["problem"]
+    window.put(problem, found)
+    assert window.get("document")["demonstrations"][1] == gap
+    window.save()
+    again = open_document(tmp_path / "p.toml")
+    assert again.demonstrations[1] == gap
+    assert read_problem(tmp_path / "p.toml").demos()[1] == xm.Sighting([0, None, 5])
+    refused = window.put(problem, [{"states": [[0, 0], None], "actions": ["up"]}], status=422)
+    assert "none with gaps" in refused["error"]
+
+
+def test_a_file_with_noise_keeps_its_demonstrations_whole(window, tmp_path):
+    problem = window.get("document")["problem"]
+    window.put(changed(problem, settings={"noise": 0.1}))
+    before = (tmp_path / "p_demos.csv").read_text()
+    window.save()
+    assert open_document(tmp_path / "p.toml").demonstrations == window.get("document")["demonstrations"]
+    assert (tmp_path / "p_demos.csv").read_text() == before
 
 
 def test_demonstrations_keep_their_names_and_every_one_has_its_own(window, tmp_path):

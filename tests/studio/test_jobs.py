@@ -161,6 +161,19 @@ def test_policies_promise_what_the_library_promises_and_episodes_can_be_stepped_
     assert now["chance"] == float(kept)
 
 
+def test_what_mends_and_what_completes_a_demonstration_are_jobs(window, tmp_path):
+    problem = read_problem(tmp_path / "p.toml")
+    right, up = ["right"] * 3, ["up"] * 3
+    (offer,) = window.job("mend", states=[[0, 0], [1, 0], [1, 1]], actions=["right", "up"])["offers"]
+    states = [problem.world.state(tuple(cell)) for cell in offer["states"]]
+    assert problem.constraint.accepts(xm.Trajectory(states, [problem.world.moves.index(m) for m in offer["actions"]]))
+    seen = [[0, 0], None, None, [3, 0], None, None, [3, 3]]
+    (only,) = window.job("complete", states=seen)["offers"]
+    assert (only["actions"], only["probability"]) == ([*right, *up], pytest.approx(1.0))
+    failed = window.finished("complete", states=[[0, 0], None, [3, 3]])
+    assert "no valid trajectory" in failed["error"]["error"]
+
+
 def test_cancelling_ends_the_process_and_the_next_job_is_done(window):
     document = window.get("document")
     window.put(changed(document["problem"], studio={"method": "paper(n_samples=64)", "max_iter": 1_000_000}))

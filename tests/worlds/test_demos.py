@@ -45,6 +45,19 @@ def test_the_formats_are_what_the_documentation_says(tmp_path: Path) -> None:
     )
 
 
+def test_gaps_are_written_to_tables_and_read_back(tmp_path: Path) -> None:
+    grid, file = GridWorld(3, 3, start=(0, 0), goal=(2, 2), horizon=9), tmp_path / "d.csv"
+    whole, numbers = Trajectory([0, 1], [1]), xm.Sighting([0, None, 4, None, None])
+    for world, seen in ((None, numbers), (grid, numbers), (grid, xm.Sighting([(0, 0), None, 4, None, None]))):
+        write_demos([seen, whole], file, world)
+        assert read_demos(file, world) == [numbers, whole]
+    for more in ({"noise": xm.confusion(0.1)}, {"more": True}, {"each": 0.5}):
+        with pytest.raises(TrajectoryError, match="complete trajectories"):
+            write_demos([xm.Sighting([0], **more)], file)
+    with pytest.raises(TrajectoryError, match="complete trajectories"):
+        write_demos([numbers], tmp_path / "d.jsonl")
+
+
 def test_line_ends_of_other_systems_and_blank_lines_are_fine(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(b"demo,step,state,action\r\n0,0,5,1\r\n0,1,6,\r\n\r\n")
     (tmp_path / "a.jsonl").write_bytes(b'{"actions": [1], "states": [5, 6]}\r\n\r\n')

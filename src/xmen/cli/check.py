@@ -27,12 +27,12 @@ def run_check(path: Path, demos: Path | None, repair: Path | None, as_json: bool
     report: dict[str, Any] = {"problem": str(path), "rules": list(problem.rules)}
     missing = demos is None and problem.demonstrations is not None and not problem.demonstrations.exists()
     trajectories = problem.demos() if problem.demonstrations is not None and not missing else []
-    if trajectories:
-        report["demonstrations"] = answers.check_demonstrations(problem, trajectories)
-    elif missing:
-        report["demonstrations"] = {"file": str(problem.demonstrations), "missing": True}
     with working("multiplying the world and the rules"):
         found, d = answers.check_rules(problem)
+    if trajectories:
+        report["demonstrations"] = answers.check_demonstrations(problem, trajectories, d)
+    elif missing:
+        report["demonstrations"] = {"file": str(problem.demonstrations), "missing": True}
     report |= found
     if report["feasible"] is None and report.get("demonstrations", {}).get("valid"):
         report |= {"feasible": True, "message": "a demonstration keeps all rules"}

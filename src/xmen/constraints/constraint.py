@@ -593,6 +593,11 @@ def require_hard(constraint: Constraint | None, who: str) -> None:
         raise ConstraintError(Message(what, who, rule.label))
 
 
+def hard_part(constraint: Constraint | None) -> Constraint | None:
+    """What has to hold of a conjunction: all but the rules that are usually kept."""
+    return conjunction(part for _, part in units(constraint) if not isinstance(part, Usually))
+
+
 def conjunction(constraints: Iterable[Constraint | None]) -> Constraint | None:
     """All of these that are not None; None when there are none."""
     parts = tuple(part for part in constraints if part is not None)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xmen.compiled import compiled
-from xmen.constraints.constraint import Constraint, Usually, conjunction, units
+from xmen.constraints.constraint import Constraint, hard_part
 from xmen.engines.choose import RELAXED_SHARE
 from xmen.engines.diagnosis import feasible_product
 from xmen.engines.distribution import Rules, as_constraint
@@ -355,7 +355,7 @@ def repair(
         world = NetworkTask(world, *states)
     elif start is not None or goal is not None:
         raise EngineError("repair(..., start=, goal=) are for networks: a world has its own start and end.")
-    hard = conjunction(part for _, part in units(as_constraint(rule)) if not isinstance(part, Usually))
+    hard = hard_part(as_constraint(rule))
     if hard is not None:
         hard.check_world(world)
     found = [_described(world, tau, one) for one in islice(_valid(world, hard, tau, max_nodes), wanted)]

@@ -305,11 +305,14 @@ class Problem:
     def read_seen(self, file: Path) -> RecordedDemos:
         """The demonstrations in a file, under the noise of this problem."""
         demos = read_demos(file, self.world)
+        return RecordedDemos(self.under_noise(demos), demos.metadata, demos.names)
+
+    def under_noise(self, demos: Iterable[Any]) -> list[Any]:
+        """Demonstrations as they count: where the problem has noise, each as what was seen of it."""
         if not self.settings.noise:
-            return demos
-        entries = (demo.seen if isinstance(demo, Sighting) else demo.states for demo in demos)
-        seen: list[Any] = [Sighting(one, noise=confusion(self.settings.noise)) for one in entries]
-        return RecordedDemos(seen, demos.metadata, demos.names)
+            return list(demos)
+        noise = confusion(self.settings.noise)
+        return [Sighting(one.seen if isinstance(one, Sighting) else one.states, noise=noise) for one in demos]
 
     @property
     def features(self) -> Floats | None:

@@ -377,7 +377,22 @@ class Step(Acting):
     actions: list[Any] = Field(max_length=limits.HORIZON)
 
 
-AnyJob = Annotated[Learn | Find | Generate | Promises | Step, Field(discriminator="kind")]
+class Complete(Acting):
+    """The likeliest trajectories given what was seen of one."""
+
+    kind: Literal["complete"]
+    states: list[Any] = Field(max_length=limits.HORIZON)
+
+
+class Mend(Ask):
+    """The valid trajectory nearest to one that is not."""
+
+    kind: Literal["mend"]
+    states: list[Any] = Field(max_length=limits.HORIZON)
+    actions: list[Any] = Field(max_length=limits.HORIZON)
+
+
+AnyJob = Annotated[Learn | Find | Generate | Promises | Step | Complete | Mend, Field(discriminator="kind")]
 
 
 # ---- The requests

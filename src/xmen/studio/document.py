@@ -5,7 +5,7 @@ import math
 import re
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -58,12 +58,15 @@ def action_word(world: MDP, action: int) -> Any:
     return world.moves[action] if isinstance(world, GridWorld) else int(action)
 
 
-def in_words_of(world: MDP, trajectory: Trajectory) -> Record:
-    """{"states": [...], "actions": [...]}; a state that the world does not have stays a number."""
-    known = max(trajectory.states) < world.n_states
-    states = [state_word(world, state) if known else int(state) for state in trajectory.states]
-    actions = [action_word(world, action) if action < world.n_actions else action for action in trajectory.actions]
-    return {"states": states, "actions": actions}
+def in_words_of(world: MDP, one: Trajectory | Sighting) -> Record:
+    """{"states": [...], "actions": [...]}; a state that the world does not have stays a number.
+
+    Of a demonstration with gaps no action is known, and states that were not seen are None.
+    """
+    found, taken = (one.seen, ()) if isinstance(one, Sighting) else (one.states, one.actions)
+    known = all(state is None or state < world.n_states for state in found)
+    states = [state_word(world, state) if known and state is not None else state for state in found]
+    return {"states": states, "actions": [action_word(world, a) if a < world.n_actions else a for a in taken]}
 
 
 class Unreadable(TrajectoryError):
@@ -74,18 +77,29 @@ class Unreadable(TrajectoryError):
         self.position = position
 
 
-def read_all(world: MDP, records: Iterable[Record]) -> list[Trajectory | Unreadable]:
-    """Every record as a trajectory, or why it is none: the world has no such state or action."""
-    names, found = Names(world), list[Trajectory | Unreadable]()  # each word is understood once
+Demo = Trajectory | Sighting | Unreadable
+
+
+def read_all(world: MDP, records: Iterable[Record]) -> list[Demo]:
+    """Every record as a trajectory or what was seen of one, or why not: the world has no such state or action."""
+    names, found = Names(world), list[Demo]()  # each word is understood once
     for record in records:
-        states, actions, position = list[int](), list[int](), 0
+        states, actions, position = list[Any](), list[int](), 0
         try:
             for position, state in enumerate(record["states"]):
-                states.append(names.state(state, named=True))
+                states.append(None if state is None else names.state(state, named=True))
                 actions += map(names.action, record["actions"][position : position + 1])
-            found.append(Trajectory(states, actions))
+            found.append(Sighting(states) if None in states else Trajectory(states, actions))
         except XmenError as error:
             found.append(Unreadable(str(error), position))
+    return found
+
+
+def read_one(world: MDP, record: Record) -> Any:
+    """The trajectory of one record, or what was seen of it; or the error that says why there is none."""
+    found = read_all(world, [record])[0]
+    if isinstance(found, Unreadable):
+        raise found
     return found
 
 
@@ -121,6 +135,11 @@ class Document:
             name, advice = self.problem["constraints"][mistake.index].get("name"), "Correct it, or switch it off."
         where = ", ".join(part for part in (TABS.get(mistake.part, mistake.part), name) if part)
         raise FileFormatError(f"{where}: {mistake.message}. {advice}")
+
+    def demos(self, problem: Problem) -> list[Demo]:
+        """The demonstrations as they count: under the noise of the problem, if it has any."""
+        read = read_all(problem.world, self.demonstrations)
+        return [one if isinstance(one, Unreadable) else problem.under_noise([one])[0] for one in read]
 
     @property
     def settings(self) -> Record:
@@ -190,18 +209,15 @@ def open_document(path: Path) -> Document:
             here = f"Studio draws worlds of up to {STATES:,} states, and this one has {problem.world.n_states:,}"
             raise FileFormatError(f"{here}: use the command line or Python")
         named = problem.demonstrations is not None and problem.demonstrations.exists()
-        return Document(values, described(problem.demos(), problem.world) if named else [])
+        certain = replace(problem, settings=replace(problem.settings, noise=None))  # as the file says it
+        return Document(values, described(certain.demos(), problem.world) if named else [])
 
 
-def described(demos: list[Trajectory], world: MDP) -> list[Record]:
+def described(demos: Any, world: MDP) -> list[Record]:
     """Demonstrations that were read from a file, in the words of their world, with what the file says about them."""
     names = demo_names(demos)
-    if gaps := [name for name, demo in zip(names, demos, strict=True) if isinstance(demo, Sighting)]:
-        what = f"demonstration {gaps[0]} has gaps, which Studio does not draw yet"
-        raise FileFormatError(f"{what}: xmen fill writes the likeliest way through them, xmen fit learns from them")
     weights = demo_weights(demos) or [1.0] * len(demos)
-    records: list[Record] = getattr(demos, "metadata", None) or [{}] * len(demos)
-    about = [{key: value for key, value in record.items() if key != "sample_weight"} for record in records]
+    about = [{key: value for key, value in one.items() if key != "sample_weight"} for one in demos.metadata]
     return [
         {**in_words_of(world, demo), "name": name, "weight": weight, **({"about": more} if more else {})}
         for name, demo, weight, more in zip(names, demos, weights, about, strict=True)
@@ -236,8 +252,9 @@ def _record(record: object, index: int) -> Record:
         raise FileFormatError(f"demonstration {index}: expected an object with states and actions, got {record!r:.60}")
     where = f"demonstration {record.get('name', index)!s:.60}"
     states, actions, weight = record.get("states"), record.get("actions"), record.get("weight", 1.0)
-    if not isinstance(states, list) or not isinstance(actions, list) or len(states) != len(actions) + 1:
-        raise FileFormatError(f"{where}: expected states and actions, one state more than actions")
+    n_states, n_actions = (len(one) if isinstance(one, list) else -1 for one in (states, actions))
+    if n_states < 0 or n_actions != (0 if None in (states or ()) else n_states - 1):
+        raise FileFormatError(f"{where}: expected states and actions, one state more than actions; none with gaps")
     if not _is_weight(weight):
         raise FileFormatError(f"{where}: a weight is a number, 0 or more, got {weight!r:.60}")
     about = {"about": record["about"]} if isinstance(record.get("about"), dict) and record["about"] else {}
@@ -387,7 +404,7 @@ class Desk:
 
 def csv_text(demonstrations: list[Record], world: MDP) -> str:
     """Demonstrations as the text of a .csv file: numbers, or the world's words where there is more to say."""
-    trajectories, about, names = [], [], names_of(demonstrations)
+    trajectories, about, names = list[Any](), [], names_of(demonstrations)
     for name, record, one in zip(names, demonstrations, read_all(world, demonstrations), strict=True):
         if isinstance(one, Unreadable):
             raise FileFormatError(f"demonstration {name} cannot be written: {one}")

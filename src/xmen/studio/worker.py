@@ -4,6 +4,7 @@ import math
 import pickle
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from itertools import compress
 from pathlib import Path
@@ -12,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from xmen import answers
-from xmen.constraints.constraint import Constraint, conjunction
+from xmen.constraints.constraint import Constraint, conjunction, usual_rules, with_rule_weights
 from xmen.engines.choose import distribution
+from xmen.engines.distribution import Distribution
 from xmen.errors import (
     EngineError,
     InfeasibleError,
@@ -33,8 +35,9 @@ from xmen.problem.document import fenced
 from xmen.processes import listening
 from xmen.registry import LEARNERS
 from xmen.rewards import LinearReward
-from xmen.studio.document import Document, Unreadable, action_word, in_words_of, names_of, read_all, state_word
-from xmen.worlds import Trajectory, Walks
+from xmen.studio.document import Document, Unreadable, action_word, in_words_of, names_of, read_one, state_word
+from xmen.worlds import Sighting, Trajectory
+from xmen.worlds.tables import RecordedDemos
 
 Record = dict[str, Any]
 Say = Callable[[Record], None]
@@ -59,10 +62,14 @@ def check(document: Document, path: Path) -> Iterator[Record]:
         return
     known = known_features(problem.world, problem.events)
     yield {"features": [{"name": name, "sentence": sentence} for name, sentence in known.items()]}
-    trajectories = read_all(problem.world, document.demonstrations)
-    verdicts = judge(problem, trajectories)
+    demos = document.demos(problem)
+    seen_in_part = any(isinstance(one, Sighting) for one in demos)  # which takes a distribution to tell
+    verdicts = [] if seen_in_part else judge(problem, demos)
     yield {"demonstrations": verdicts}
     found, d = answers.check_rules(problem)
+    if seen_in_part:
+        verdicts = judge(problem, demos, d)
+        yield {"demonstrations": verdicts}
     if found["feasible"] is None and any(one["valid"] for one in verdicts):
         found |= {"feasible": True, "message": "a demonstration keeps all rules"}
     sizes, remarks = found.get("sizes", {}), answers.rule_notes(problem, problem.rules)
@@ -82,35 +89,38 @@ def check(document: Document, path: Path) -> Iterator[Record]:
     if not problem.world.deterministic or np.count_nonzero(problem.world.start) > 1:
         yield {"policy": {"best": None, "message": "", **answers.check_promise(problem, found["feasible"])}}
     if d is not None and len(verdicts) <= MOST_NOTED:
-        judged = zip(trajectories, verdicts, strict=True)
-        kept = [one for one, verdict in judged if verdict["valid"] and isinstance(one, Trajectory)]
+        kept: list[Any] = list(compress(demos, (one["valid"] for one in verdicts)))
         yield {"notes": remarks + answers.learning_notes(problem, d, kept)}
 
 
-def judge(problem: Problem, trajectories: Sequence[Trajectory | Unreadable]) -> list[Record]:
-    """For each trajectory whether it is valid, and everything that it breaks."""
+def judge(problem: Problem, demos: Sequence[Any], d: Distribution | None = None) -> list[Record]:
+    """For each demonstration whether it is valid, everything that it breaks, and which usual rules it does not keep."""
     broken: list[list[Record]] = [
         [{"rule": None, "position": one.position, "message": str(one)}] if isinstance(one, Unreadable) else []
-        for one in trajectories
+        for one in demos
     ]
-    readable = {index: one for index, one in enumerate(trajectories) if isinstance(one, Trajectory)}
-    if readable:
-        numbers = list(readable)
-        for found in answers.check_demonstrations(problem, list(readable.values()))["violations"]:
+    numbers = [i for i, one in enumerate(demos) if not isinstance(one, Unreadable)]
+    verdicts: list[Record] = [{"valid": True, "broken": one} for one in broken]
+    if numbers:
+        report = answers.check_demonstrations(problem, [demos[i] for i in numbers], d)
+        for found in report["violations"]:
             place = {"rule": found["constraint"], "position": found["position"], "message": found["message"]}
             broken[numbers[found["demonstration"]]].append(place)
-    return [{"valid": not one, "broken": one} for one in broken]
+        for rule, index in ((rule, index) for rule, those in report.get("not_kept", {}).items() for index in those):
+            verdicts[numbers[index]].setdefault("not_kept", []).append(rule)
+    return [one | {"valid": not one["broken"]} for one in verdicts]
 
 
-def valid_ones(problem: Problem, document: Document) -> tuple[list[Trajectory], list[float], list[int]]:
-    """The demonstrations that can be learned from, their weights, and the numbers of the others."""
-    read = read_all(problem.world, document.demonstrations)
+def valid_ones(problem: Problem, document: Document) -> tuple[RecordedDemos, list[float], list[str]]:
+    """The demonstrations that can be learned from, their weights, and what the others are called."""
+    read, called = document.demos(problem), names_of(document.demonstrations)
     valid = [verdict["valid"] for verdict in judge(problem, read)]
     if not any(valid):
         raise TrajectoryError("there is no demonstration that keeps all rules: draw one, or switch a rule off")
-    demos: list[Any] = list(compress(read, valid))
+    kept: Any = compress(read, valid)
     weights = [record["weight"] for record in compress(document.demonstrations, valid)]
-    return demos, weights, np.flatnonzero(~np.array(valid)).tolist()
+    others = [name for name, one in zip(called, valid, strict=True) if not one]
+    return RecordedDemos(kept, names=compress(called, valid)), weights, others
 
 
 # ---- The job `learn`: fit the learner that the page chose, and MaxEnt beside it
@@ -120,9 +130,7 @@ Part = tuple[list[Trajectory], list[float]]
 
 def learn(problem: Problem, document: Document, compare: bool, say: Say) -> tuple[Record, dict[str, Learner]]:
     """The result, and the models by name: "model" and, if asked for, "compare"."""
-    demos, weights, others = valid_ones(problem, document)
-    called = names_of(document.demonstrations)
-    left_out = [called[index] for index in others]
+    demos, weights, left_out = valid_ones(problem, document)
     n_out, drawn_by = hold_out(len(demos), problem, document)
     out = sorted(np.random.default_rng(drawn_by).permutation(len(demos))[:n_out].tolist())
     kept = np.setdiff1d(np.arange(len(demos)), out).tolist()
@@ -156,14 +164,20 @@ def _fit(problem: Problem, learner: str, asked: Record, learned: Part, held: Par
         if hasattr(model, "callback"):
             model.set_params(callback=None)
         errors: list[Any] | None = answers.standard_errors(model)
-    try:  # expected positions at each state; of a policy, the times that something was done there
-        causal = isinstance(model, CausalXMEN)
-        visits = model.policy().visits().sum(axis=1) if causal else model.distribution().state_visits()
-    except EngineError:
-        visits = None
     found = np.asarray(getattr(model, "weights_", np.zeros(0))).tolist()
+    usual, learned_rules = usual_rules(problem.constraint), list(getattr(model, "rule_weights_", {}).values())
+    its_errors = [None] * len(usual) if errors is None else model.summary().standard_errors[len(found) :].tolist()
+    visits, kept = None, list[Any]([None] * len(usual))
+    with suppress(EngineError):  # expected positions in each state; of a policy, how often something is done there
+        causal = isinstance(model, CausalXMEN)
+        d: Any = getattr(model, "policy" if causal else "distribution")()
+        visits = d.visits().sum(axis=1) if causal else d.state_visits()
+        kept = [1.0 - d.breaks()[one.label] if causal else d.probability(one.rule) for one in usual]
     means, acts = answers.mean_reward(model.reward_, world).tolist(), np.any(world.available, axis=1).tolist()
     table = zip(problem.feature_names, found, errors or [None] * len(found), strict=False)
+    seen = [[s for s in getattr(one, "seen", None) or one.states if s is not None] for one in demos]  # at all positions
+    shares = np.repeat(normalised_weights(weights, len(demos)), [*map(len, seen)])
+    rules = zip([one.label for one in usual], learned_rules, its_errors, kept, strict=True) if learned_rules else []
     told = dict.fromkeys(problem.words.say(warning.message) for warning in caught)
     return model, {
         "learner": learner,
@@ -176,10 +190,11 @@ def _fit(problem: Problem, learner: str, asked: Record, learned: Part, held: Par
         "log_likelihood": model.score(demos, weights),
         "held_out": {"demonstrations": len(held[0]), "log_likelihood": model.score(*held)} if held[0] else None,
         "weights": [dict(zip(("feature", "weight", "error"), row, strict=True)) for row in table],
+        "rules": [dict(zip(("rule", "weight", "error", "kept"), row, strict=True)) for row in rules],
         # Nothing is earned where there is no action, as at the goal.
         "reward": [mean if some else None for mean, some in zip(means, acts, strict=True)],
         "visits": None if visits is None else visits.tolist(),
-        "demo_visits": (Walks.of(world, demos).state_rows().T @ normalised_weights(weights, len(demos))).tolist(),
+        "demo_visits": np.bincount(np.concatenate(seen).astype(int), shares, world.n_states).tolist(),
         "valid": _validity(model, problem),
         "records": [numbers(record) for record in model.history_],
         "notes": list(told),
@@ -205,12 +220,11 @@ def python_text(problem: Problem, document: Document, path: Path) -> str:
 
     There are some more where not all demonstrations are learned from: the valid ones that are not held out.
     """
-    verdicts = judge(problem, read_all(problem.world, document.demonstrations))
-    n_valid = sum(one["valid"] for one in verdicts)
-    choosing = ["kept = list(range(len(demos)))"]
-    if n_valid < len(verdicts):
-        rule = "" if problem.constraint is None else " and problem.constraint.accepts(demo)"
-        choosing = [f"kept = [i for i, demo in enumerate(demos) if problem.world.problem(demo) is None{rule}]"]
+    verdicts = judge(problem, document.demos(problem))
+    others = {index for index, one in enumerate(verdicts) if not one["valid"]}
+    n_valid, choosing = len(verdicts) - len(others), ["kept = list(range(len(demos)))"]
+    if others:
+        choosing = [f"kept = [i for i in range(len(demos)) if i not in {others}]  # they break a rule"]
     n_out, seed = hold_out(n_valid, problem, document)
     if n_out:
         order = f"np.random.default_rng({seed}).permutation(len(kept))[{n_out}:]"
@@ -218,7 +232,7 @@ def python_text(problem: Problem, document: Document, path: Path) -> str:
     weights, lines = "demo_weights(demos)", ["import numpy as np"] if n_out else []
     lines += ["import xmen as xm", "from xmen.problem import demo_weights, read_problem", ""]
     lines += [f"problem = read_problem({path.name!r})", "demos = problem.demos()"]
-    if n_valid < len(verdicts) or n_out:
+    if others or n_out:
         lines += [f"weights = {weights} or [1.0] * len(demos)", *choosing]
         lines.append("demos, weights = [demos[i] for i in kept], [weights[i] for i in kept]")
         weights = "weights"
@@ -244,18 +258,18 @@ MOST_OTHERS = 50  # candidates that are no rules, as the page lists them
 
 def find_rules(problem: Problem, document: Document, max_rules: int, level: float) -> Record:
     """Rules with their gains, what became of the other candidates, and what would decide."""
-    demos, weights, others = valid_ones(problem, document)
-    called = [name for index, name in enumerate(names_of(document.demonstrations)) if index not in others]
-    model = answers.rule_search(problem, max_rules=max_rules, level=level).fit(demos, sample_weight=weights)
+    demos, weights, _ = valid_ones(problem, document)
+    rows = [row for row in zip(demos, weights, demos.names, strict=True) if isinstance(row[0], Trajectory)]
+    if not rows:
+        raise TrajectoryError("rules are looked for in demonstrations without gaps, and there are none: draw some")
+    whole, weights, called = ([*column] for column in zip(*rows, strict=True))
+    model = answers.rule_search(problem, max_rules=max_rules, level=level)
+    model.fit(RecordedDemos(whole, names=called), sample_weight=weights)
     names = ("rule", "status", "gain", "chance", "kept", "note")
-    rows = [{name: getattr(one, name) for name in names} for one in model.verdicts()]
-    for row, one in zip(rows, model.verdicts(), strict=True):
-        if one.demonstration is not None:
-            said = f"demonstration {one.demonstration} "
-            row["note"] = one.note.replace(said, f"demonstration {called[one.demonstration]} ")
+    verdicts = [{name: getattr(one, name) for name in names} for one in model.verdicts()]
     return {
-        "rules": [row for row in rows if row["status"] == "found"],
-        "others": [row for row in rows if row["status"] != "found"][:MOST_OTHERS],
+        "rules": [row for row in verdicts if row["status"] == "found"],
+        "others": [row for row in verdicts if row["status"] != "found"][:MOST_OTHERS],
         "candidates": model.n_candidates_,
         "least_gain": model.least_gain_,
         "undecided": [
@@ -279,8 +293,9 @@ class Actor:
         """That keeps this promise."""
         if self.model is None:
             return self.problem.plan(self.also, validity=promise)
-        rules, discount = conjunction([self.problem.constraint, self.also]), self.model.discount
-        nodes = self.problem.settings.max_nodes
+        own, known = self.problem.constraint, getattr(self.model, "rule_weights_", {})
+        own = with_rule_weights(own, [known.get(one.label, one.weight or 0.0) for one in usual_rules(own)])
+        rules, discount, nodes = conjunction([own, self.also]), self.model.discount, self.problem.settings.max_nodes
         return plan(self.problem.world, rules, self.model.reward_, promise, discount, max_nodes=nodes)
 
     def generate(self, n: int, best: int, seed: int | None) -> Record:
@@ -307,6 +322,15 @@ class Actor:
         trajectories = [{**record, **verdict, "log_prob": log} for record, verdict, log in found]
         return {"trajectories": trajectories, "best": bool(best), "engine": engine, "message": message}
 
+    def complete(self, states: list[Any], n: int = 5) -> Record:
+        """The n likeliest trajectories given what was seen of one, and the expected positions in each state."""
+        seen = read_one(self.problem.world, {"states": states, "actions": []})
+        d = (self.problem if self.model is None else self.model).distribution(self.also)
+        given = d.seen(self.problem.under_noise([seen])[0])
+        found = [(tau, math.exp(given.log_prob(tau))) for tau in given.best(n)]
+        offers = [in_words_of(self.problem.world, tau) | {"probability": chance} for tau, chance in found]
+        return {"offers": offers, "visits": given.state_visits().tolist()}
+
     def promises(self, p: float | None) -> Record:
         """What can be promised, whatever chance does."""
         asked: list[str | float] = ["sure", "best", *([] if p is None else [p])]
@@ -332,9 +356,7 @@ class Actor:
         if not states:
             starts = np.flatnonzero(world.start)
             return found | {"starts": outcomes(starts, world.start[starts])}
-        episode = read_all(world, [{"states": states, "actions": actions}])[0]
-        if isinstance(episode, Unreadable):
-            raise episode
+        episode = read_one(world, {"states": states, "actions": actions})
         policy.reset(episode.states[0])
         for action, state in zip(episode.actions, episode.states[1:], strict=True):
             policy.step(action, state)
@@ -351,6 +373,13 @@ class Actor:
             choice = {"action": action_word(world, action), "probability": float(shares[action])}
             found["choices"].append({**choice, "outcomes": outcomes(world.target[edges], world.probability[edges])})
         return found
+
+
+def mend(problem: Problem, record: Record) -> Record:
+    """The valid trajectory nearest to one, and each edit in words."""
+    found = answers.mend_demonstrations(problem, [read_one(problem.world, record)], [{"demonstration": 0}])
+    offer = in_words_of(problem.world, found["demonstrations"][0])
+    return {"offers": [{**offer, "edits": found["changed"][0]["edits"]}]}
 
 
 # ---- The process
@@ -417,14 +446,15 @@ def _answer(question: Question, acting: list[Any], say: Say) -> tuple[Record, Re
             return learn(problem, document, arguments["compare"], say)
         if question.kind == "find":
             return find_rules(problem, document, **arguments), {}
+        if question.kind == "mend":
+            return mend(problem, arguments), {}
         also, promise = arguments.pop("also"), arguments.pop("promise", None)
         asked = (document, question.model, also, promise)
         if question.kind != "step" or acting[:1] != [asked]:
             model = None if question.model is None else pickle.loads(question.model)
-            actor = Actor(problem, model, conjunction([problem.further(text) for text in also]))
-            if question.kind == "generate":
-                return actor.generate(**arguments), {}
-            if question.kind == "policy":
-                return actor.promises(**arguments), {}
+            actor = Actor(answers.before_learning(problem), model, conjunction([problem.further(text) for text in also]))
+            answer: Record = {"generate": actor.generate, "policy": actor.promises, "complete": actor.complete}
+            if question.kind in answer:
+                return answer[question.kind](**arguments), {}
             acting[:] = [asked, actor, actor.policy(promise)]  # made for the first step of an episode only
         return acting[1].step(acting[2], **arguments), {}

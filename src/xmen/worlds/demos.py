@@ -85,7 +85,7 @@ def demos_csv(demos: Iterable[Trajectory], world: Any = None) -> str:
     """The text of a .csv file; with a world, in its words, and with the metadata."""
     stream = io.StringIO(newline="")
     metadata, names = () if world is None else getattr(demos, "metadata", ()), getattr(demos, "names", ())
-    columns = tables.demo_columns(RecordedDemos(as_trajectories(demos), metadata, names), world)
+    columns = tables.demo_columns(RecordedDemos(as_trajectories(demos, gaps=True), metadata, names), world)
     csv.writer(stream, lineterminator="\n").writerows([columns, *zip(*columns.values(), strict=True)])
     return stream.getvalue()
 
@@ -96,7 +96,7 @@ def write_demos(demos: Iterable[Trajectory], path: str | PathLike[str], world: A
     Parameters
     ----------
     demos
-        Trajectories of any lengths.
+        Trajectories of any lengths; in a .csv file also sightings of states for certain, with gaps.
     path
         Where to write; the name ends in .csv or .jsonl, which decides the format.
     world
@@ -118,8 +118,8 @@ def write_demos(demos: Iterable[Trajectory], path: str | PathLike[str], world: A
     write_whole(file, text.encode())
 
 
-def as_trajectories(demos: Any, least: int = 0) -> list[Trajectory]:
-    """A list of trajectories, with `least` 1 or more of them, or an error that says what was given instead."""
+def as_trajectories(demos: Any, least: int = 0, gaps: bool = False) -> list[Trajectory]:
+    """A list of `least` trajectories or more, with `gaps` as tables can have them; or an error that says what it is."""
     if isinstance(demos, Trajectory):
         raise TrajectoryError("expected a list of trajectories, got one Trajectory: write [trajectory]")
     if isinstance(demos, str | bytes) or not isinstance(demos, Iterable):
@@ -129,6 +129,8 @@ def as_trajectories(demos: Any, least: int = 0) -> list[Trajectory]:
         raise TrajectoryError("no demonstrations: give at least one trajectory")
     for index, entry in enumerate(checked):
         if isinstance(entry, Sighting):
+            if gaps and entry.certain and entry.each is None and not entry.more:
+                continue
             learners = "XMEN and MaxEntIRL learn from sightings and score them, with method='exact'"
             complete = "only complete trajectories can be used here"
             raise TrajectoryError(f"demonstration {index} is a Sighting, and {complete}: {learners}")

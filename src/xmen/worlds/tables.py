@@ -9,7 +9,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import groupby
+from itertools import groupby, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -316,14 +316,16 @@ def demo_columns(demos: Iterable[Trajectory], world: Transitions | None = None) 
     others = list(dict.fromkeys(key for record in metadata for key in record))
     kept = [f"{key} recorded" if key in {*DEMO, *STEP, *STATE, *ACTION, "x", "y"} else key for key in others]
     names = ("demo", "step", *world.state_fields(0), *world.action_fields(0), *kept)
-    state_of = cache(lambda state: tuple(world.state_fields(state).values()))
+    nowhere, read = (None,) * len(world.state_fields(0)), Names(world).state
+    state_of = cache(lambda state: nowhere if state is None else tuple(world.state_fields(read(state)).values()))
     rows: list[list[Any]] = []
     for label, tau, record in zip(labels, listed, metadata, strict=True):
         beside = [record.get(key) for key in others]
-        actions = [*(value for action in tau.actions for value in world.action_fields(action).values()), None]
-        for step, state in enumerate(tau.states):
-            own = [v[step] if isinstance(v, list) and len(v) == len(tau) + 1 else v for v in beside]
-            rows.append([label, step, *state_of(state), actions[step], *own])
+        states, taken = (tau.seen, ()) if isinstance(tau, Sighting) else (tau.states, tau.actions)
+        actions = [value for action in taken for value in world.action_fields(action).values()]
+        for step, (state, action) in enumerate(zip_longest(states, actions)):
+            own = [v[step] if isinstance(v, list) and len(v) == len(states) else v for v in beside]
+            rows.append([label, step, *state_of(state), action, *own])
     return {name: [row[place] for row in rows] for place, name in enumerate(names)}
 
 

@@ -52,11 +52,11 @@ def test_a_rule_is_written_switched_and_deleted_by_keys(window):
     text = page.locator(".rule input.code").last
     expect(text).to_be_focused()
     expect(text).to_have_value("visit(water)")
-    window.keys("Shift+Tab", "Shift+Tab", "Shift+Tab")
+    window.keys("Shift+Tab", "Shift+Tab", "Shift+Tab", "Shift+Tab")
     expect(page.get_by_label("Rule “new rule” holds")).to_be_focused()
     window.keys("Space")
     expect(page.get_by_label("Rule “new rule” holds")).not_to_be_checked()
-    window.keys("Tab", "Tab", "Enter")
+    window.keys("Tab", "Tab", "Tab", "Enter")
     expect(page.locator(".rule")).to_have_count(rules)
 
 

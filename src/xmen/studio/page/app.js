@@ -76,7 +76,8 @@ async function main() {
     const jobs = makeJobs(sync);
     const tool = signal("draw");
     const tab = signal(new URLSearchParams(location.hash.slice(1)).get("tab") ?? "rules");
-    const app = { history, sync, jobs, map, vocabulary, say, tool, tab };
+    const onto = signal(/** @type {import("./types.js").Demonstration | null} */ (null));
+    const app = { history, sync, jobs, map, vocabulary, say, tool, tab, onto };
 
     mountBar(part("bar"), app, first.folder);
     const chosen = mountTools(part("tools"), app);

@@ -202,6 +202,38 @@ function freeName(/** @type {Rule[]} */ rules, /** @type {string} */ stem) {
     return name;
 }
 
+/**
+ * A rule as people read it: a must, or usually kept, as often as demonstrations say (learned), by a share or a weight.
+ *
+ * @typedef {"must" | "learned" | "share" | "weight"} Force
+ * @typedef {{force: Force, number: number | null, text: string, before: number}} Reading  before: characters in front of the text
+ */
+
+/** @returns {Reading} */
+export function readRule(/** @type {string} */ rule) {
+    const found = /^(\s*usually\s*\()([^]*?)(?:,\s*(weight|share)\s*=\s*([-+.\deE]+)\s*)?\)\s*$/.exec(rule);
+    const [, head = "", text = "", word = "learned", number] = found ?? [];
+    if (!found || !balanced(text)) return { force: "must", number: null, text: rule, before: 0 };
+    const force = /** @type {Force} */ (word);
+    return { force, number: number === undefined ? null : Number(number), text, before: head.length };
+}
+
+/** The rule that reads so. */
+export function writeRule(/** @type {Partial<Reading>} */ { force = "must", number, text = "" }) {
+    if (force === "must") return text;
+    return force === "learned" ? `usually(${text})` : `usually(${text}, ${force}=${number})`;
+}
+
+/** Whether no bracket closes what was opened before the text. */
+function balanced(/** @type {string} */ text) {
+    let depth = 0;
+    for (const sign of text.replace(/'[^']*'|"[^"]*"/g, "")) {
+        depth += "([{".includes(sign) ? 1 : ")]}".includes(sign) ? -1 : 0;
+        if (depth < 0) return false;
+    }
+    return depth === 0;
+}
+
 // --- Demonstrations ---
 
 /**
@@ -220,6 +252,45 @@ export function addDemonstrations(document, more) {
         return { ...one, name };
     });
     return more.length ? { ...document, demonstrations: [...demonstrations, ...named] } : document;
+}
+
+/**
+ * Another trajectory in place of a demonstration; what was written down at each of its positions goes.
+ *
+ * @param {Document} document @param {number} index @param {Demonstration["states"]} states
+ * @param {Demonstration["actions"]} actions @returns {Document}
+ */
+export function replaceDemonstration(document, index, states, actions) {
+    const of = (/** @type {object} */ about) => Object.entries(about).filter(([, value]) => !Array.isArray(value));
+    const changed = (/** @type {Demonstration} */ one) =>
+        one.about ? { ...one, states, actions, about: Object.fromEntries(of(one.about)) } : { ...one, states, actions };
+    const { demonstrations } = document;
+    return { ...document, demonstrations: demonstrations.map((one, each) => (each === index ? changed(one) : one)) };
+}
+
+/**
+ * A demonstration with positions that were not seen, so many in each of its gaps, from left to right.
+ *
+ * @param {Demonstration["states"]} states @param {number[]} lengths @returns {Demonstration["states"]}
+ */
+export function withGaps(states, lengths) {
+    const left = [...lengths];
+    return states.flatMap((state, index) => {
+        if (state !== null) return [state];
+        return index > 0 && states[index - 1] === null ? [] : Array(left.shift() ?? 1).fill(null);
+    });
+}
+
+/** The numbers of positions that were not seen, of each gap. @returns {number[]} */
+export function gapsOf(/** @type {Demonstration["states"]} */ states) {
+    /** @type {number[]} */
+    const lengths = [];
+    states.forEach((state, index) => {
+        if (state !== null) return;
+        if (index > 0 && states[index - 1] === null) lengths[lengths.length - 1] = (lengths.at(-1) ?? 0) + 1;
+        else lengths.push(1);
+    });
+    return lengths;
 }
 
 /** @param {Document} document @param {Set<number>} which @returns {Document} */

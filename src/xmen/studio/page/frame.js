@@ -1,4 +1,5 @@
 import { button, dress, field, h, openDialog } from "./dom.js";
+import { readRule } from "./edits.js";
 import { ApiError, request, sentence } from "./server.js";
 import { capital, count, HOW } from "./words.js";
 
@@ -268,10 +269,13 @@ function headline(check, app) {
     if (!trajectories?.text) return [h("strong", { class: "yes" }, "Possible."), " Some trajectory keeps every rule."];
     const share = trajectories.share_text && ` (${trajectories.share_text.replace(" ", "\u00a0")})`;
     const number = trajectories.text.replace(/(\d)e\+?(\d+)/g, "$1 · 10^$2");
-    const free = !app.history.document.get().problem.constraints?.some((rule) => !rule.off);
-    const counts = free
-        ? ` ${capital(number.split(" of ")[0] ?? "")} trajectories; there are no rules yet.`
-        : ` ${capital(number)} trajectories keep every rule${share}.`;
+    const on = (app.history.document.get().problem.constraints ?? []).filter((rule) => !rule.off);
+    const must = on.filter(({ rule }) => readRule(rule).force === "must").length;
+    const every = must < on.length ? "every rule that must hold" : "every rule";
+    const none = on.length ? "no rule must hold" : "there are no rules yet";
+    const counts = must
+        ? ` ${capital(number)} trajectories keep ${every}${share}.`
+        : ` ${capital(number.split(" of ")[0] ?? "")} trajectories; ${none}.`;
     return [h("strong", { class: "yes" }, "Possible."), counts];
 }
 

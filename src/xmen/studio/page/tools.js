@@ -1,8 +1,8 @@
 import { h } from "./dom.js";
-import { addDemonstrations, clearMarks, painted, setEnd, setMark, setWall } from "./edits.js";
+import { addDemonstrations, clearMarks, painted, replaceDemonstration, setEnd, setMark, setWall } from "./edits.js";
 import { looks } from "./map/ground.js";
 import { signal } from "./state.js";
-import { count } from "./words.js";
+import { capital, count } from "./words.js";
 import { shortest } from "./world.js";
 
 /**
@@ -23,14 +23,7 @@ const OTHER_TOOLS = { erase: "Erase", draw: "Draw" };
 /** @param {HTMLElement} root @param {App} app @returns {() => Tool} the chosen tool */
 export function mountTools(root, app) {
     const { history, map, tool } = app;
-    const drawing = drawTool(
-        map,
-        (demonstration) => {
-            history.edit("draw a demonstration", (document) => addDemonstrations(document, [demonstration]));
-            app.say(`A demonstration of ${count(demonstration.actions.length, "move")}.`);
-        },
-        app.say,
-    );
+    const drawing = drawTool(app);
     const fixed = history.document.get().problem.world.kind === "grid" ? GRID_TOOLS : OTHER_TOOLS;
     /** @type {Record<string, Tool>} */
     const tools = {
@@ -75,6 +68,7 @@ export function mountTools(root, app) {
     });
     tool.on((chosen) => {
         drawing.drawing.set(null);
+        if (chosen !== "draw") app.onto.set(null);
         for (const radio of root.querySelectorAll("input")) radio.checked = radio.value === chosen;
     });
 
@@ -183,24 +177,73 @@ function endTool(/** @type {Canvas} */ { history, map }, /** @type {"start" | "g
 }
 
 /**
- * Draws a demonstration, snapped to legal moves: the pointer's way is followed by the fewest moves that exist.
+ * What is seen of a demonstration and a stroke together: between its last position and the first of the stroke are as
+ * many positions that nobody saw as the fewest moves need; null where no moves lead there.
  *
- * @param {import("./map/view.js").MapView} map
- * @param {(demonstration: Demonstration) => void} add
- * @param {(message: string) => void} say
+ * @param {Place} place @param {Demonstration} one @param {{states: number[], actions: (string | number)[]}} stroke
  */
-function drawTool(map, add, say) {
+function continued(place, one, { states, actions }) {
+    const end = one.states.findLastIndex((state) => state !== null);
+    const [last, first = -1] = [one.states[end], states[0]];
+    const steps = last === null || last === undefined ? [] : shortest(place, place.index(last), first, place.count);
+    if (!steps) return null;
+    const hidden = Math.max(steps.length - 1, one.states.length - 1 - end);
+    const names = (steps.length || hidden ? states : states.slice(1)).map(place.name);
+    const all = [...one.states.slice(0, end + 1), ...Array(hidden).fill(null), ...names];
+    const taken = [...one.actions, ...steps.map((step) => step.action), ...actions];
+    return { ...one, states: all, actions: all.includes(null) ? [] : taken };
+}
+
+/**
+ * Draws a demonstration, snapped to legal moves: the pointer's way is followed by the fewest moves that exist. A stroke
+ * may go on with a demonstration after a gap.
+ *
+ * @param {App} app
+ */
+function drawTool({ history, map, say, onto }) {
     const drawing = signal(/** @type {{states: number[], actions: (string | number)[]} | null} */ (null));
     const { place } = map;
+    const whole = () => {
+        const [now, before] = [drawing.get(), onto.get()];
+        return now && before && continued(place.get(), before, now);
+    };
 
     drawing.on((now) => {
-        if (now) map.front.set({ states: now.states.map((state) => place.get().name(state)) });
+        if (now) map.front.set({ states: whole()?.states ?? now.states.map((state) => place.get().name(state)) });
         else map.front.set(null);
     });
+    history.document.on(({ demonstrations }) => {
+        const before = onto.get();
+        if (before && !demonstrations.includes(before)) onto.set(null);
+    });
 
-    function begin(/** @type {number} */ state) {
+    function begin(/** @type {number} */ state, further = false) {
+        const last = history.document.get().demonstrations.at(-1);
+        if (further && !onto.get() && last) onto.set(last);
         if (!place.get().open(state)) return say("A wall: begin on a free cell.");
         drawing.set({ states: [state], actions: [] });
+    }
+
+    /** The stroke as a demonstration of its own. */
+    function add(/** @type {Demonstration} */ demonstration) {
+        history.edit("draw a demonstration", (document) => addDemonstrations(document, [demonstration]));
+        say(`A demonstration of ${count(demonstration.actions.length, "move")}.`);
+    }
+
+    /** The stroke as what comes after a gap. */
+    function goOn(/** @type {Demonstration} */ before) {
+        const next = whole();
+        drawing.set(null);
+        if (!next) return say("No moves lead from its end to there.");
+        const index = history.document.get().demonstrations.indexOf(before);
+        history.edit("draw on", (document) => replaceDemonstration(document, index, next.states, next.actions));
+        const now = history.document.get().demonstrations[index];
+        const end = next.states.at(-1) ?? null;
+        const arrived = end !== null && place.get().goals.has(place.get().index(end));
+        onto.set(arrived || !now ? null : now);
+        const hidden = next.states.filter((state) => state === null).length;
+        const how = hidden ? `with ${count(hidden, "position")} that nobody saw` : "without a gap";
+        say(`${capital(how)}.${arrived ? "" : " The next stroke goes on from here; Escape ends it."}`);
     }
 
     function follow(/** @type {number} */ target) {
@@ -227,7 +270,8 @@ function drawTool(map, add, say) {
     }
 
     function finish() {
-        const now = drawing.get();
+        const [now, before] = [drawing.get(), onto.get()];
+        if (now && before) return goOn(before);
         drawing.set(null);
         if (now?.actions.length)
             add({ states: now.states.map((state) => place.get().name(state)), actions: now.actions, weight: 1 });
@@ -239,12 +283,18 @@ function drawTool(map, add, say) {
         over: follow,
         end: finish,
         hint:
-            "Drag from start to goal; dragging back takes moves back. Keyboard: Space begins, arrows move " +
-            "(Home, End, Page Up and Down slantwise), . stays, Backspace takes back, Enter ends.",
-        key(key, state) {
+            "Drag from start to goal; dragging back takes moves back. With Shift, the last one goes on after a gap. " +
+            "Keyboard: Space begins, arrows move, . stays, Backspace takes back, Enter ends.",
+        key(key, state, further) {
             const now = drawing.get();
             if (!now) {
+                if (key === "Escape" && onto.get()) onto.set(null);
                 if (key !== " " && key !== "Enter") return false;
+                if (further || onto.get()) {
+                    begin(state, further);
+                    say(`It goes on at ${place.get().label(state)}.`);
+                    return true;
+                }
                 const stuck = !place.get().steps(state).length; // as on a goal, where the one before has ended
                 const from = (stuck ? place.get().starts[0] : undefined) ?? state;
                 map.cursor.set(from);

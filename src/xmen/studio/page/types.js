@@ -39,7 +39,7 @@
  * @property {StudioSettings} [studio]
  *
  * @typedef {object} Demonstration
- * @property {StateName[]} states
+ * @property {(StateName | null)[]} states  null: not seen, and then no action is known
  * @property {(string | number)[]} actions
  * @property {string} [name]
  * @property {number} [weight]
@@ -58,6 +58,8 @@
  *            problem: any, demonstrations: Demonstration[], layout: Layout | null}} ServerDocument
  *
  * @typedef {{rule: string | null, position: number, message: string}} Broken
+ * @typedef {{valid: boolean | null, broken: Broken[], not_kept?: string[]}} Verdict  null: nobody can tell while the world has
+ *     mistakes; not_kept: rules that are usually kept, and not here
  * @typedef {{part: string, index?: number, name?: string, key?: string, offset?: number | null, message: string}} Mistake
  *
  * @typedef {object} Check
@@ -71,7 +73,7 @@
  * @property {{valid: number | null, possible: number | null, text: string, share: number | null, share_text: string} | null} trajectories
  * @property {{nodes: number, edges: number} | null} product
  * @property {{sure: boolean, best: number | null, message: string} | null} policy
- * @property {{valid: boolean | null, broken: Broken[]}[]} demonstrations  null: nobody can tell while the world has mistakes
+ * @property {Verdict[]} demonstrations
  * @property {{name: string, sentence: string}[]} features
  * @property {string[]} notes
  * @property {number} seconds
@@ -102,6 +104,7 @@
  * @property {number | null} log_likelihood
  * @property {{demonstrations: number, log_likelihood: number | null} | null} held_out
  * @property {{feature: string, weight: number, error: number | null}[]} weights
+ * @property {{rule: string, weight: number, error: number | null, kept: number | null}[]} rules  that are usually kept
  * @property {number[]} reward
  * @property {number[]} visits
  * @property {number[]} demo_visits
@@ -109,11 +112,11 @@
  * @property {LearnRecord[]} records
  * @property {string[]} notes
  *
- * @typedef {{states: StateName[], actions: (string | number)[], log_prob: number | null, valid: boolean, broken: Broken[]}} Generated
+ * @typedef {{states: StateName[], actions: (string | number)[], log_prob: number | null, valid: boolean, broken: Broken[], not_kept?: string[]}} Generated
  *
  * What the map shows besides the world: trajectories, and one of them in front with what is wrong with it.
- * @typedef {{states: StateName[], tone: "plain" | "bad" | "faded"}} Line
- * @typedef {{states: StateName[], broken?: Broken[], label?: string}} Front
+ * @typedef {{states: (StateName | null)[], tone: "plain" | "bad" | "faded"}} Line
+ * @typedef {{states: (StateName | null)[], broken?: Broken[], label?: string}} Front
  *
  * What every panel is given.
  * @typedef {object} App
@@ -125,6 +128,7 @@
  * @property {(message: string) => void} say  a passing message, also for screen readers
  * @property {import("./state.js").Signal<string>} tool  wall, start, goal, erase, draw, or "mark NAME"
  * @property {import("./state.js").Signal<string>} tab
+ * @property {import("./state.js").Signal<Demonstration | null>} onto  the demonstration that the next stroke continues
  */
 
 export {};

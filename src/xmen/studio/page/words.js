@@ -17,6 +17,12 @@ export function why(/** @type {import("./types.js").Broken[]} */ broken) {
     return [...world, ...(rules.length ? [`breaks ${rules.join(" and ")}`] : [])].join("; ");
 }
 
+/** What is wrong with what was seen of a trajectory. */
+export function unexplained(/** @type {import("./types.js").Broken[]} */ [first]) {
+    const fits = `no valid trajectory fits from position ${first?.position} on`;
+    return first?.rule ? `${fits}; without “${first.rule}” one would` : `${fits}: draw on, or change its gaps`;
+}
+
 /** What a trajectory is called: its name in the file, or its number there, from 0. */
 export function nameOf(/** @type {{name?: string} | undefined} */ trajectory, /** @type {number} */ index) {
     return trajectory?.name ?? String(index);
@@ -34,6 +40,20 @@ export function oneIn(/** @type {number | null} */ log) {
     if (log === null) return "never";
     const many = Math.exp(-log);
     return many < 1e6 ? `1 in ${thousands(Number(many.toPrecision(3)))}` : `1 in 10^${(-log / Math.LN10).toFixed(1)}`;
+}
+
+/** "2.7": by which factor a weight makes something more likely. */
+export function times(/** @type {number} */ weight) {
+    const many = Math.exp(Math.abs(weight));
+    return many < 1e6
+        ? thousands(Number(many.toPrecision(many < 100 ? 2 : 3)))
+        : `10^${(Math.abs(weight) / Math.LN10).toFixed(1)}`;
+}
+
+/** What the weight of a rule that is usually kept means. */
+export function worth(/** @type {number} */ weight) {
+    if (Math.abs(weight) < 0.005) return "Keeping it makes no difference";
+    return `${weight > 0 ? "Keeping" : "Breaking"} it makes a trajectory ${times(weight)} times as likely`;
 }
 
 /** A text that begins a sentence. */

@@ -7,7 +7,7 @@ import { oncePerFrame } from "../state.js";
  * @property {(state: number, further: boolean) => void} begin  `further`: with Shift
  * @property {(state: number) => void} over  the stroke reaches this state
  * @property {() => void} end
- * @property {(key: string, state: number) => boolean} [key]  a key that the tool takes for itself
+ * @property {(key: string, state: number, further: boolean) => boolean} [key]  a key that the tool takes for itself
  * @property {(state: number, dx: number, dy: number) => number} [walk]  where an arrow key leads, if not to the cell beside
  * @property {string} hint
  */
@@ -75,7 +75,7 @@ export function useHand(map, tool, describe) {
     svg.addEventListener("keydown", (event) => {
         if (event.ctrlKey || event.metaKey || event.altKey) return;
         const at = cursor.get();
-        if (tool().key?.(event.key, at)) {
+        if (tool().key?.(event.key, at, event.shiftKey)) {
             event.preventDefault();
             return;
         }

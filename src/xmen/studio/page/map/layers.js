@@ -61,9 +61,16 @@ const [ASIDE, ABOVE] = [0.754878, 0.56984]; // powers of the plastic number: mul
 export function makeLines() {
     const thin = s("g", { class: "lines" });
     const front = s("g", { class: "front" });
+    const dashed = s("g", { class: "front" });
     return {
         thin,
         front,
+        dashed,
+        /** @param {Place} place @param {(StateName | null)[] | null} states  of what is offered in place of a trajectory */
+        offered(place, states) {
+            const d = path(points(place, states ?? [], null));
+            dashed.replaceChildren(...(d ? ["under", "offered"].map((look) => s("path", { class: look, d })) : []));
+        },
         /** @param {Place} place @param {Line[]} lines */
         many(place, lines) {
             thin.replaceChildren(
@@ -94,25 +101,52 @@ function drawn(place, { states, broken = [] }) {
         s("path", { class: "over", d: path(along.slice(0, cut + 1)) }),
     ];
     if (cut < along.length - 1) parts.push(s("path", { class: "over lost", d: path(along.slice(cut)) }));
-    const last = along.at(-1);
-    if (last) parts.push(arrow(along.at(-2), last, place.reach * 0.36 * place.scale));
-    const where = along[cut];
+    const seen = along.filter((point) => point !== null);
+    if (seen.length < along.length) {
+        parts.push(s("path", { class: "gap", d: bridges(along) }));
+        parts.push(...seen.map(({ x, y }) => s("circle", { class: "seen", cx: x, cy: y, r: 11 * place.scale })));
+    }
+    const last = seen.at(-1);
+    if (last) parts.push(arrow(seen.at(-2), last, place.reach * 0.36 * place.scale));
+    const where = along.slice(0, cut + 1).findLast((point) => point !== null);
     if (broken.length && where) parts.push(cross(where, place.reach * 0.62 * place.scale, cut));
     return parts;
 }
 
 /** Centres of the states; each of many is moved a little to its own side, so that they do not hide each other. */
-function points(/** @type {Place} */ place, /** @type {StateName[]} */ states, /** @type {number | null} */ index) {
+function points(
+    /** @type {Place} */ place,
+    /** @type {(StateName | null)[]} */ states,
+    /** @type {number | null} */ index,
+) {
     const off = (/** @type {number} */ step) => (index === null ? 0 : (((index * step) % 1) - 0.5) * place.reach * 0.6);
     return states.map((state) => {
+        if (state === null) return null;
         const { x, y } = place.point(state);
         return { x: x + off(ASIDE), y: y + off(ABOVE) };
     });
 }
 
-/** @returns {string} */
-export function path(/** @type {Point[]} */ along) {
-    return along.map(({ x, y }, index) => `${index ? "L" : "M"} ${x.toFixed(1)} ${y.toFixed(1)}`).join(" ");
+/** A line through points; it ends where one is missing, and begins again after it. @returns {string} */
+export function path(/** @type {(Point | null)[]} */ along) {
+    const at = (/** @type {Point} */ { x, y }) => `${x.toFixed(1)} ${y.toFixed(1)}`;
+    const alone = (/** @type {number} */ index) => !along[index - 1] && !along[index + 1] && along.length > 1;
+    return along
+        .flatMap((point, index) =>
+            point ? [`${along[index - 1] ? "L" : "M"} ${at(point)}${alone(index) ? " h 0" : ""}`] : [],
+        )
+        .join(" ");
+}
+
+/** Straight lines over what is missing between points. @returns {string} */
+function bridges(/** @type {(Point | null)[]} */ along) {
+    const seen = along.flatMap((point, index) => (point ? [{ point, index }] : []));
+    return seen
+        .map(({ point, index }, each) => {
+            const next = seen[each + 1];
+            return next && next.index > index + 1 ? path([point, next.point]) : "";
+        })
+        .join(" ");
 }
 
 function arrow(/** @type {Point | undefined} */ from, /** @type {Point} */ to, /** @type {number} */ size) {

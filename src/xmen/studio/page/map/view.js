@@ -35,11 +35,12 @@ export function makeMap(svg, document, layout) {
         s("rect", { class: "cursor" }),
     ];
     svg.append(tiles.ground, tiles.ticks, nodes.edges, heatLayer, tiles.marks, lines.thin, nodes.nodes);
-    svg.append(tiles.ends, nodes.ends, lines.front, moving, ring);
+    svg.append(tiles.ends, nodes.ends, lines.front, lines.dashed, moving, ring);
 
     const place = signal(placeOf(document.get(), layout.get()));
     const many = signal(/** @type {Line[]} */ ([]));
     const front = signal(/** @type {Front | null} */ (null));
+    const offer = signal(/** @type {Front["states"] | null} */ (null));
     const heat = signal(/** @type {Heat | null} */ (null));
     const cursor = signal(place.get().starts[0] ?? 0);
 
@@ -64,6 +65,7 @@ export function makeMap(svg, document, layout) {
     });
     const redrawLines = oncePerFrame(() => lines.many(place.get(), many.get()));
     const redrawFront = oncePerFrame(() => lines.one(place.get(), front.get()));
+    const redrawOffer = oncePerFrame(() => lines.offered(place.get(), offer.get()));
     const redrawHeat = oncePerFrame(() => drawHeat(heatLayer, place.get(), heat.get()));
     const redrawCursor = oncePerFrame(() => {
         const here = place.get();
@@ -78,10 +80,11 @@ export function makeMap(svg, document, layout) {
     layout.on(() => place.set(placeOf(document.get(), layout.get())));
     place.on((here) => {
         if (cursor.get() >= here.count) cursor.set(here.starts[0] ?? 0);
-        for (const again of [redraw, redrawLines, redrawFront, redrawHeat, redrawCursor]) again();
+        for (const again of [redraw, redrawLines, redrawFront, redrawOffer, redrawHeat, redrawCursor]) again();
     });
     many.on(redrawLines);
     front.on(redrawFront);
+    offer.on(redrawOffer);
     heat.on((shown) => {
         svg.classList.toggle("warm", shown !== null);
         redrawHeat();
@@ -94,6 +97,8 @@ export function makeMap(svg, document, layout) {
         /** Trajectories behind the one in front. */
         many,
         front,
+        /** What is offered in place of a trajectory: a dashed line. */
+        offer,
         heat,
         /** The state that the keyboard is at. */
         cursor,

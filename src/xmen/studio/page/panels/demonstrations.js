@@ -1,8 +1,16 @@
 import { button, download, h, rows, show } from "../dom.js";
-import { addDemonstrations, removeDemonstrations, weighDemonstrations } from "../edits.js";
+import {
+    addDemonstrations,
+    gapsOf,
+    removeDemonstrations,
+    replaceDemonstration,
+    weighDemonstrations,
+    withGaps,
+} from "../edits.js";
 import { request, sentence } from "../server.js";
 import { signal } from "../state.js";
 import { count, nameOf } from "../words.js";
+import { makeOffers } from "./offers.js";
 import { trajectoryLine } from "./parts.js";
 
 /**
@@ -13,6 +21,7 @@ import { trajectoryLine } from "./parts.js";
  */
 
 const PAGE = 100; // rows that are shown at first
+const MOST_GAPS = 8; // of a demonstration, up to which each has a field
 
 /** @param {HTMLElement} root @param {App} app */
 export function mountDemonstrations(root, app) {
@@ -21,7 +30,8 @@ export function mountDemonstrations(root, app) {
     let shown = PAGE;
     const summary = h("p", { class: "hint", role: "status" });
     const list = h("ol", { class: "plain demos" });
-    const update = rows(list, (index) => demoLine(app, index, chosen));
+    const offers = makeOffers(app);
+    const update = rows(list, (index) => demoLine(app, index, chosen, offers));
     const more = button("Show more", () => ((shown += 5 * PAGE), refresh()));
 
     const weight = h("input", {
@@ -99,8 +109,9 @@ export function mountDemonstrations(root, app) {
  * One demonstration: its length, valid or why not, its weight.
  *
  * @param {App} app @param {number} index @param {import("../state.js").Signal<Set<number>>} chosen
+ * @param {ReturnType<typeof makeOffers>} offers
  */
-function demoLine(app, index, chosen) {
+function demoLine(app, index, chosen, offers) {
     const { history, sync, map } = app;
     const select = h("input", {
         type: "checkbox",
@@ -128,8 +139,34 @@ function demoLine(app, index, chosen) {
         { class: "quiet" },
     );
     const line = trajectoryLine(map, index);
+    const mend = button("Make it valid", () => offers.ask("mend", index, line.node), { class: "small" });
+    const fill = button("Fill in", () => offers.ask("complete", index, line.node), { class: "small" });
+    const goOn = button(
+        "",
+        () => {
+            const one = history.document.get().demonstrations[index] ?? null;
+            app.onto.set(app.onto.get() === one ? null : one);
+            app.tool.set("draw");
+            if (app.onto.get()) app.say("The next stroke on the map goes on with it, after a gap.");
+        },
+        { class: "small" },
+    );
+    const inputs = h("span", { class: "actions" });
+    const gaps = h("div", { class: "gaps" }, "Positions that nobody saw:", inputs);
+    const update = rows(inputs, (gap) => gapInput(app, index, gap));
     line.node.prepend(select);
-    line.node.append(weight, remove);
+    line.node.append(mend, fill, goOn, weight, remove, gaps);
+    const drawn = (/** @type {Demonstration} */ one) => {
+        const on = app.onto.get() === one;
+        goOn.textContent = on ? "Done" : "Draw on";
+        goOn.setAttribute("aria-pressed", String(on));
+        const [end, { goals, index: number }] = [one.states.at(-1) ?? null, map.place.get()];
+        goOn.hidden = end !== null && goals.has(number(end));
+    };
+    app.onto.on(() => {
+        const one = history.document.get().demonstrations[index];
+        if (one) drawn(one);
+    });
 
     return {
         node: line.node,
@@ -140,8 +177,42 @@ function demoLine(app, index, chosen) {
             select.setAttribute("aria-label", `Select ${name}`);
             weight.setAttribute("aria-label", `Weight of ${name}`);
             remove.setAttribute("aria-label", `Delete ${name}`);
+            mend.setAttribute("aria-label", `Make ${name} valid`);
+            const [partly, feasible] = [demonstration.states.includes(null), sync.check.get()?.feasible !== false];
+            mend.hidden = judged?.valid !== false || partly || !feasible;
+            fill.setAttribute("aria-label", `Fill in the gaps of ${name}`);
+            fill.hidden = !partly || !judged?.valid || !feasible;
+            goOn.setAttribute("aria-label", `Draw on with ${name}`);
+            const lengths = gapsOf(demonstration.states);
+            gaps.hidden = !partly || lengths.length > MOST_GAPS;
+            update(gaps.hidden ? [] : lengths);
+            drawn(demonstration);
             select.checked = chosen.get().has(index);
             show(weight, demonstration.weight ?? 1);
+        },
+    };
+}
+
+/** How many positions of a gap nobody saw. @param {App} app @param {number} index @param {number} gap */
+function gapInput({ history }, index, gap) {
+    const change = (/** @type {import("../types.js").Document} */ document) => {
+        const states = document.demonstrations[index]?.states ?? [];
+        const lengths = gapsOf(states).map((length, each) => (each === gap ? Number(input.value) : length));
+        return replaceDemonstration(document, index, withGaps(states, lengths), []);
+    };
+    const input = h("input", {
+        type: "number",
+        min: 1,
+        max: 10000,
+        required: true,
+        title: "Positions of this gap, which nobody saw",
+        onchange: () => input.reportValidity() && history.edit("length of a gap", change),
+    });
+    return {
+        node: input,
+        update(/** @type {number} */ length) {
+            input.setAttribute("aria-label", `Positions in gap ${gap + 1} of demonstration in row ${index + 1}`);
+            show(input, length);
         },
     };
 }

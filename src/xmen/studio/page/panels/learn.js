@@ -2,7 +2,7 @@ import { drawCurves, minimap, reach, weightTable } from "../charts.js";
 import { h, s } from "../dom.js";
 import { withFeatures } from "../edits.js";
 import { signal } from "../state.js";
-import { count, oneIn } from "../words.js";
+import { count, oneIn, worth } from "../words.js";
 import { jobButtons, missingLine, noDemonstrations, numberField, progressLine, tickBoxes, wordField } from "./parts.js";
 
 /**
@@ -135,10 +135,13 @@ function mountResult(root, app) {
     const cards = h("div", { class: "cards" });
     root.append(missing, buttons, cards);
 
+    /** @type {import("../map/layers.js").Heat | null} */
+    let warm = null; // the heat on the large map that is of this panel
+
     function draw() {
         const { result } = job.get();
         root.hidden = !result;
-        if (!result) return map.heat.set(null);
+        if (!result) return map.heat.get() === warm && map.heat.set(null);
         /** @type {Learned[]} */
         const models = [result.model, result.compare].filter(Boolean);
         const scale = Math.max(...models.map((model) => reach(model.weights)));
@@ -149,7 +152,9 @@ function mountResult(root, app) {
         cards.replaceChildren(...models.map((model) => card(app, model, quantity.get(), scale)));
         const first = models[0];
         const shown = onMap.checked && app.tab.get() === "learn" && first;
-        map.heat.set(shown ? { values: first[quantity.get()], title: QUANTITIES[quantity.get()] } : null);
+        const next = shown ? { values: first[quantity.get()], title: QUANTITIES[quantity.get()] } : null;
+        if (next || map.heat.get() === warm) map.heat.set(next);
+        warm = next;
     }
     job.on((now, before) => (now.result !== before.result || now === before) && draw());
     quantity.on(draw);
@@ -175,8 +180,30 @@ function card(app, model, quantity, scale) {
             high > 0 && h("span", { class: "plus" }, high.toFixed(2)),
         ),
         weightTable(model.weights, scale),
+        model.rules.length > 0 && ruleList(model.rules),
         ...model.notes.map((note) => h("p", { class: "hint" }, note)),
     );
+}
+
+const SURE = Math.log(1e6); // beyond this a weight only says that every demonstration keeps a rule, or none
+
+/** Rules that are usually kept: how often, and what that makes of whoever keeps them. */
+function ruleList(/** @type {Learned["rules"]} */ rules) {
+    const line = (/** @type {Learned["rules"][number]} */ { rule, weight, error, kept }) => {
+        const often = kept === null ? "" : `Kept by ${(100 * kept).toFixed(0)} %. `;
+        const told =
+            Math.abs(weight) < SURE ? `${worth(weight)}${spread(weight, error)}.` : "Nothing tells how strong it is.";
+        return h("li", {}, h("strong", {}, rule), h("span", { class: "note" }, often + told));
+    };
+    return h("div", {}, h("h4", {}, "Usually kept"), h("ul", { class: "plain" }, ...rules.map(line)));
+}
+
+/** Which factors are within one standard error. */
+function spread(/** @type {number} */ weight, /** @type {number | null} */ error) {
+    if (error === null || error < 1e-6) return "";
+    const [low, high] = [Math.abs(weight) - error, Math.abs(weight) + error];
+    const text = (/** @type {number} */ value) => String(Number(Math.exp(value).toPrecision(2)));
+    return high > SURE ? "" : ` (${text(low)} to ${text(high)} within one standard error)`;
 }
 
 /** @param {Learned} model @returns {[string, string][]} */

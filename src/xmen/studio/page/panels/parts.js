@@ -1,7 +1,7 @@
 import { button, dress, field, fillSelect, h, rows, show } from "../dom.js";
 import { withPart } from "../edits.js";
 import { CANCELLED } from "../server.js";
-import { count, nameOf, why } from "../words.js";
+import { count, nameOf, unexplained, why } from "../words.js";
 
 /**
  * What several panels are made of: controls of what a document says, each of which shows what is there and makes an
@@ -235,14 +235,19 @@ export function trajectoryLine(map, index) {
     return {
         node,
         /**
-         * @param {{states: import("../types.js").StateName[], actions: unknown[], name?: string}} trajectory
-         * @param {{valid: boolean | null, broken: Broken[]} | undefined} judged  undefined: not yet
+         * @param {{states: (import("../types.js").StateName | null)[], actions: unknown[], name?: string}} trajectory
+         * @param {import("../types.js").Verdict | undefined} judged  undefined: not yet
          * @param {string} good  what is said of a valid one
          */
         show({ states, actions, name }, judged, good) {
             shown = { states, broken: judged?.broken ?? [] };
-            title.textContent = `${nameOf({ name }, index)}: ${count(actions.length, "move")}`;
-            reason.textContent = !judged ? "" : judged.valid ? good : why(judged.broken);
+            const seen = states.filter((state) => state !== null).length;
+            const long = seen < states.length ? `${seen} of ${states.length} seen` : count(actions.length, "move");
+            title.textContent = `${nameOf({ name }, index)}: ${long}`;
+            const but = (judged?.not_kept ?? []).map((rule) => `“${rule}”`).join(" and ");
+            const praise = [good, but && `does not keep ${but}`].filter(Boolean).join("; ");
+            const blame = seen < states.length ? unexplained : why;
+            reason.textContent = !judged ? "" : judged.valid ? praise : blame(judged.broken);
             node.classList.toggle("invalid", judged?.valid === false);
         },
     };

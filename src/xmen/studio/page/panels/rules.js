@@ -1,6 +1,6 @@
-import { button, fillSelect, freshId, h, rows, show } from "../dom.js";
-import { addRule, changeRule, removeRule } from "../edits.js";
-import { count, nameOf } from "../words.js";
+import { button, dress, fillSelect, freshId, h, rows, show } from "../dom.js";
+import { addRule, changeRule, readRule, removeRule, writeRule } from "../edits.js";
+import { count, nameOf, worth } from "../words.js";
 import { completed } from "./completion.js";
 import { missingLine, placeCaret } from "./parts.js";
 
@@ -40,9 +40,10 @@ export function mountRules(root, app) {
         if (problem === old.problem && lines.length) return;
         update(rules);
     });
-    sync.check.on(() =>
-        (history.document.get().problem.constraints ?? []).forEach((rule, index) => lines[index]?.judge(rule)),
-    );
+    const judge = () =>
+        (history.document.get().problem.constraints ?? []).forEach((rule, index) => lines[index]?.judge(rule));
+    sync.check.on(judge);
+    app.jobs.of("learn").on(judge);
 }
 
 /**
@@ -77,13 +78,41 @@ function ruleLine(app, index) {
         spellcheck: "false",
         autocomplete: "off",
         placeholder: "never(lava)",
-        oninput: () =>
-            history.edit(
-                "text of a rule",
-                (document) => changeRule(document, index, { rule: text.value }),
-                `text ${index}`,
-            ),
+        oninput: () => rewrite("text of a rule", { text: text.value }, `text ${index}`),
     });
+    const force = h(
+        "select",
+        {
+            class: "force",
+            onchange: () => rewrite("must or usually", { force: read().force === "must" ? "learned" : "must" }),
+        },
+        h("option", { value: "must" }, "must"),
+        h("option", { value: "usually" }, "usually"),
+    );
+    const often = h(
+        "select",
+        {
+            onchange: () => {
+                const chosen = /** @type {import("../edits.js").Force} */ (often.value);
+                rewrite("how often a rule is kept", { force: chosen, number: chosen === "share" ? 0.9 : 1 });
+            },
+        },
+        ...Object.entries(OFTEN).map(([value, label]) => h("option", { value }, label)),
+    );
+    const number = h("input", {
+        type: "number",
+        step: "any",
+        required: true,
+        onchange: () => {
+            if (!number.reportValidity()) return;
+            const value = Number(number.value);
+            rewrite("how often a rule is kept", {
+                number: read().force === "share" ? Number((value / 100).toPrecision(12)) : value,
+            });
+        },
+    });
+    const unit = h("span", { class: "hint" });
+    const how = h("div", { class: "often" }, often, number, unit);
     const remove = button("✕", () => history.edit("delete a rule", (document) => removeRule(document, index)), {
         class: "quiet",
         title: "Delete this rule",
@@ -93,10 +122,24 @@ function ruleLine(app, index) {
     const node = h(
         "li",
         { class: "rule" },
-        h("div", { class: "rule-head" }, off, name, remove),
+        h("div", { class: "rule-head" }, off, name, force, remove),
         h("div", { class: "rule-text" }, ...completed(app, text), caret),
+        how,
         message,
     );
+    const read = () => readRule(history.document.get().problem.constraints?.[index]?.rule ?? "");
+    /** Another text of this rule, with some of it changed. */
+    function rewrite(
+        /** @type {string} */ what,
+        /** @type {Partial<import("../edits.js").Reading>} */ part,
+        /** @type {string | null} */ stroke = null,
+    ) {
+        history.edit(
+            what,
+            (document) => changeRule(document, index, { rule: writeRule({ ...read(), ...part }) }),
+            stroke,
+        );
+    }
     for (const input of [name, text]) input.addEventListener("blur", () => history.close());
 
     function judge(/** @type {Rule | undefined} */ rule) {
@@ -108,9 +151,16 @@ function ruleLine(app, index) {
         const breaking = check.demonstrations.flatMap((each, number) =>
             each.broken.some((one) => one.rule === rule.name) ? [nameOf(demonstrations[number], number)] : [],
         );
+        const { force: kept, before, text: inner } = readRule(rule.rule);
+        const offset = mistake?.offset;
         node.classList.toggle("wrong", Boolean(mistake) || clash);
+        message.classList.toggle("told", !mistake && !clash && kept !== "must");
         text.setAttribute("aria-invalid", mistake ? "true" : "false");
-        placeCaret(caret, text, mistake?.offset);
+        placeCaret(
+            caret,
+            text,
+            typeof offset === "number" ? Math.max(0, Math.min(offset - before, inner.length)) : offset,
+        );
         if (mistake) message.textContent = mistake.message;
         else if (clash)
             message.textContent = `Cannot hold together with ${
@@ -119,6 +169,7 @@ function ruleLine(app, index) {
                     .map((each) => `“${each}”`)
                     .join(", ") || "the world"
             }.`;
+        else if (kept !== "must" && !rule.off) message.textContent = usual(app, rule, kept);
         else if (breaking.length)
             message.textContent = `Broken by ${count(breaking.length, "demonstration")}: ${several(breaking)}.`;
         else message.textContent = "";
@@ -134,11 +185,48 @@ function ruleLine(app, index) {
             off.checked = !rule.off;
             off.setAttribute("aria-label", `Rule “${rule.name}” holds`);
             remove.setAttribute("aria-label", `Delete rule “${rule.name}”`);
+            const { force: kept, number: value, text: inner } = readRule(rule.rule);
+            force.value = kept === "must" ? "must" : "usually";
+            force.setAttribute("aria-label", `Whether rule “${rule.name}” is kept`);
+            how.hidden = kept === "must";
+            if (kept !== "must") often.value = kept;
+            often.setAttribute("aria-label", `How often rule “${rule.name}” is kept`);
+            number.hidden = value === null;
+            number.setAttribute("aria-label", kept === "share" ? "Kept by so many per cent" : "Weight in nats");
+            dress(number, kept === "share" ? { min: 0.01, max: 99.99 } : { min: null, max: null });
+            show(number, value === null ? "" : kept === "share" ? Number((100 * value).toPrecision(12)) : value);
+            unit.textContent = value === null ? "" : kept === "share" ? "%" : `${worth(value)}.`;
             show(name, rule.name);
-            show(text, rule.rule);
+            show(text, inner);
             judge(rule);
         },
     };
+}
+
+/** How often a rule that is usually kept is kept. @type {Record<string, string>} */
+const OFTEN = { learned: "as often as demonstrated", share: "in this share", weight: "with this weight" };
+
+/**
+ * What is known of a rule that is usually kept: how many demonstrations keep it, and what was learned.
+ *
+ * @param {App} app @param {Rule} rule @param {import("../edits.js").Force} force
+ */
+function usual({ sync, jobs, history }, rule, force) {
+    const { demonstrations } = history.document.get();
+    const judged = (sync.check.get()?.demonstrations ?? []).filter(
+        (each, index) => each.valid && !demonstrations[index]?.states.includes(null),
+    );
+    const kept = judged.filter((each) => !each.not_kept?.includes(rule.name)).length;
+    const says = judged.length ? [`Kept by ${kept} of ${count(judged.length, "demonstration")}.`] : [];
+    if (force === "learned" && judged.length && kept === judged.length)
+        says.push("How strong it is cannot be learned from that: better make it a must.");
+    else if (force === "learned" && judged.length && !kept)
+        says.push("How strong it is cannot be learned from that: better switch it off.");
+    /** @type {import("../types.js").Learned | undefined} */
+    const model = jobs.of("learn").get().result?.model;
+    const found = model?.rules.find((each) => each.rule === rule.name);
+    if (found && force !== "weight") says.push(`${worth(found.weight)}, as learned.`);
+    return says.join(" ");
 }
 
 /** A few names, and how many more. */
