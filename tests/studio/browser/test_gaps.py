@@ -29,7 +29,7 @@ def test_draw_lift_and_draw_on_and_fill_in(window, server):
 
     fill = row.get_by_role("button", name="Fill in the gaps")
     fill.click()
-    expect(row).to_contain_text("The 2 likeliest ways through the gaps, without preferences")
+    expect(row).to_contain_text("The 2 likeliest ways through the gaps")
     expect(row.get_by_role("radio")).to_have_count(2)
     expect(row).to_contain_text("1: 50 %")
     expect(page.locator("#map .heat rect")).to_have_count(16)  # 14 cells for certain, and two ways for one position
