@@ -3,7 +3,7 @@
     python tests/studio/browser/screenshots.py [docs/images]
 
 The paper's memory map, as `xmen studio --demo` opens it: a demonstration that enters a cross, in a light scheme; what
-was learned from the others, in a dark one.
+was learned from the others, in a dark one; and what fills the gaps of one that was seen in part.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ def main(folder: Path) -> None:
         browser = playwright.chromium.launch(executable_path=executable, args=ARGUMENTS)
         shoot_demonstration(browser, server, folder / "studio.png")
         shoot_learned(browser, server, folder / "studio_learned.png")
+        shoot_gaps(browser, server, folder / "studio_gaps.png")
         browser.close()
 
 
@@ -54,6 +55,7 @@ def shoot_demonstration(browser: Browser, server: Server, path: Path) -> None:
     last.scroll_into_view_if_needed()
     last.hover()
     window.page.wait_for_selector("#map .broken")
+    last.evaluate("node => node.scrollIntoView(false)")  # it has grown
     window.page.wait_for_selector("#toast.shown", state="detached")
     keep(window, path)
     window.page.get_by_role("button", name="Undo").click()
@@ -70,6 +72,21 @@ def shoot_learned(browser: Browser, server: Server, path: Path) -> None:
     panel.get_by_label("on the large map").check()
     panel.locator(".segments").evaluate("node => node.scrollIntoView()")
     keep(window, path)
+
+
+def shoot_gaps(browser: Browser, server: Server, path: Path) -> None:
+    document = server.ask("GET", "document")
+    problem, demonstrations = document["problem"], document["demonstrations"][:8]
+    whole = demonstrations[0]["states"]
+    seen = [state if i < 3 or 6 <= i < 8 or i > len(whole) - 4 else None for i, state in enumerate(whole)]
+    server.put(problem, [{**demonstrations[0], "states": seen, "actions": []}, *demonstrations[1:]])
+    window = opened(browser, server, "light")
+    window.tab("demonstrations")
+    first = window.demonstration(1)
+    first.get_by_role("button", name="Fill in").click()
+    first.get_by_role("radio").first.wait_for()
+    keep(window, path)
+    server.put(problem, document["demonstrations"])
 
 
 def keep(window: Window, path: Path) -> None:

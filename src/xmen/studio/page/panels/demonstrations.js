@@ -61,6 +61,7 @@ export function mountDemonstrations(root, app) {
         chosen.set(new Set());
     });
     const selection = [h("label", { class: "check" }, all, "All"), invalid, weight, weigh, remove];
+    const selecting = h("div", { class: "actions selection" }, ...selection);
     root.append(
         h(
             "div",
@@ -69,7 +70,7 @@ export function mountDemonstrations(root, app) {
             csvButtons(app),
         ),
         summary,
-        h("div", { class: "actions selection" }, ...selection),
+        selecting,
         list,
         more,
     );
@@ -80,6 +81,7 @@ export function mountDemonstrations(root, app) {
         const bad = judged.filter((each) => each.valid === false).length;
         update(demonstrations.slice(0, shown));
         more.hidden = demonstrations.length <= shown;
+        selecting.hidden = !demonstrations.length;
         invalid.disabled = !bad;
         for (const each of [weigh, remove]) each.disabled = !chosen.get().size;
         all.checked = chosen.get().size > 0 && chosen.get().size === demonstrations.length;

@@ -122,7 +122,7 @@ function ruleLine(app, index) {
     const node = h(
         "li",
         { class: "rule" },
-        h("div", { class: "rule-head" }, off, name, force, remove),
+        h("div", { class: "rule-head" }, off, name, h("span", {}, force, remove)),
         h("div", { class: "rule-text" }, ...completed(app, text), caret),
         how,
         message,
