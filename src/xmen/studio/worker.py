@@ -131,8 +131,7 @@ Part = tuple[list[Trajectory], list[float]]
 def learn(problem: Problem, document: Document, compare: bool, say: Say) -> tuple[Record, dict[str, Learner]]:
     """The result, and the models by name: "model" and, if asked for, "compare"."""
     demos, weights, left_out = valid_ones(problem, document)
-    n_out, drawn_by = hold_out(len(demos), problem, document)
-    out = sorted(np.random.default_rng(drawn_by).permutation(len(demos))[:n_out].tolist())
+    out = hold_out(len(demos), problem, document)
     kept = np.setdiff1d(np.arange(len(demos)), out).tolist()
     learned, held = (([demos[i] for i in part], [weights[i] for i in part]) for part in (kept, out))
     asked, learners, models = document.asked(problem), {"model": document.settings["learner"]}, {}
@@ -144,9 +143,10 @@ def learn(problem: Problem, document: Document, compare: bool, say: Say) -> tupl
     return result, models
 
 
-def hold_out(n_demos: int, problem: Problem, document: Document) -> tuple[int, int]:
-    """How many demonstrations are held out, not all, the first ones of a permutation by this seed."""
-    return max(0, min(round(document.settings["held_out"] * n_demos), n_demos - 1)), problem.settings.seed or 0
+def hold_out(n_demos: int, problem: Problem, document: Document) -> list[int]:
+    """Which of so many demonstrations are held out; not all of them."""
+    n_out = max(0, min(round(document.settings["held_out"] * n_demos), n_demos - 1))
+    return sorted(np.random.default_rng(problem.settings.seed or 0).permutation(n_demos)[:n_out].tolist())
 
 
 def _fit(problem: Problem, learner: str, asked: Record, learned: Part, held: Part, say: Say) -> tuple[Learner, Record]:
@@ -165,7 +165,8 @@ def _fit(problem: Problem, learner: str, asked: Record, learned: Part, held: Par
             model.set_params(callback=None)
         errors: list[Any] | None = answers.standard_errors(model)
     found = np.asarray(getattr(model, "weights_", np.zeros(0))).tolist()
-    usual, learned_rules = usual_rules(problem.constraint), list(getattr(model, "rule_weights_", {}).values())
+    learned_rules: Record = getattr(model, "rule_weights_", {})
+    usual = usual_rules(problem.constraint) if learned_rules else []
     its_errors = [None] * len(usual) if errors is None else model.summary().standard_errors[len(found) :].tolist()
     visits, kept = None, list[Any]([None] * len(usual))
     with suppress(EngineError):  # expected positions in each state; of a policy, how often something is done there
@@ -177,7 +178,7 @@ def _fit(problem: Problem, learner: str, asked: Record, learned: Part, held: Par
     table = zip(problem.feature_names, found, errors or [None] * len(found), strict=False)
     seen = [[s for s in getattr(one, "seen", None) or one.states if s is not None] for one in demos]  # at all positions
     shares = np.repeat(normalised_weights(weights, len(demos)), [*map(len, seen)])
-    rules = zip([one.label for one in usual], learned_rules, its_errors, kept, strict=True) if learned_rules else []
+    rules = zip(learned_rules, learned_rules.values(), its_errors, kept, strict=True)
     told = dict.fromkeys(problem.words.say(warning.message) for warning in caught)
     return model, {
         "learner": learner,
@@ -220,21 +221,15 @@ def python_text(problem: Problem, document: Document, path: Path) -> str:
 
     There are some more where not all demonstrations are learned from: the valid ones that are not held out.
     """
-    verdicts = judge(problem, document.demos(problem))
-    others = {index for index, one in enumerate(verdicts) if not one["valid"]}
-    n_valid, choosing = len(verdicts) - len(others), ["kept = list(range(len(demos)))"]
+    valid = [index for index, one in enumerate(judge(problem, document.demos(problem))) if one["valid"]]
+    out = {valid[index] for index in hold_out(len(valid), problem, document)}
+    others = sorted({*range(len(document.demonstrations))} - {*valid} | out)
+    weights, lines = "demo_weights(demos)", ["import xmen as xm", "from xmen.problem import demo_weights, read_problem"]
+    lines += ["", f"problem = read_problem({path.name!r})", "demos = problem.demos()"]
     if others:
-        choosing = [f"kept = [i for i in range(len(demos)) if i not in {others}]  # they break a rule"]
-    n_out, seed = hold_out(n_valid, problem, document)
-    if n_out:
-        order = f"np.random.default_rng({seed}).permutation(len(kept))[{n_out}:]"
-        choosing.append(f"kept = [kept[i] for i in sorted({order})]  # {n_out} are held out")
-    weights, lines = "demo_weights(demos)", ["import numpy as np"] if n_out else []
-    lines += ["import xmen as xm", "from xmen.problem import demo_weights, read_problem", ""]
-    lines += [f"problem = read_problem({path.name!r})", "demos = problem.demos()"]
-    if others or n_out:
-        lines += [f"weights = {weights} or [1.0] * len(demos)", *choosing]
-        lines.append("demos, weights = [demos[i] for i in kept], [weights[i] for i in kept]")
+        lines += [f"weights = {weights} or [1.0] * len(demos)", f"others = {others}  # not valid, or held out"]
+        lines += ["kept = [i for i in range(len(demos)) if i not in others]"]
+        lines += ["demos, weights = [demos[i] for i in kept], [weights[i] for i in kept]"]
         weights = "weights"
     learner = LEARNERS[document.settings["learner"]]
     features = "problem.reward.features" if isinstance(problem.reward, LinearReward) else "None"

@@ -29,7 +29,7 @@ export function mountLearn(root, app) {
     const result = h("div", { class: "result" });
 
     root.append(
-        missingLine(app, () => noDemonstrations(app)),
+        missingLine(app, () => noDemonstrations(app) ?? unfitForGaps(app)),
         featureBoxes(app),
         h(
             "div",
@@ -64,6 +64,19 @@ export function mountLearn(root, app) {
         );
     });
     mountResult(result, app);
+}
+
+/** Who learns from demonstrations with gaps. @param {App} app @returns {[string, string, string] | null} */
+function unfitForGaps({ history }) {
+    const { problem, demonstrations } = history.document.get();
+    const { learner = "xmen", method = "auto" } = problem.studio ?? {};
+    const fit = ["xmen", "maxent"].includes(learner) && ["auto", "exact"].includes(method);
+    if (fit || demonstrations.every(({ states }) => !states.includes(null))) return null;
+    return [
+        "Some demonstrations have gaps: only X-MEN and MaxEnt learn from these, and not from samples.",
+        "See them",
+        "demonstrations",
+    ];
 }
 
 /** @param {LearnRecord[]} records @param {(learner: string) => string} label */
