@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from playwright.sync_api import expect
 
+from waiting import wait_for
+
 
 def last(server):
     return server.ask("GET", "document")["demonstrations"][-1]
@@ -35,6 +37,10 @@ def test_draw_lift_and_draw_on_and_fill_in(window, server):
     expect(page.locator("#map .heat rect")).to_have_count(16)  # 14 cells for certain, and two ways for one position
     learn = window.tab("learn")
     learn.get_by_role("button", name="Learn").click()
+    version = server.ask("GET", "document")["version"]
+    wanted = {"kind": "learn", "state": "done", "version": version}
+    wait_for(lambda: any(wanted.items() <= job.items() for job in server.ask("GET", "jobs")["jobs"]))
+    expect(learn.get_by_role("button", name="Learn")).to_be_enabled()
     expect(learn.get_by_role("article")).to_have_count(2)
     expect(page.locator("#map .heat rect")).to_have_count(0)
     window.tab("demonstrations")

@@ -36,6 +36,7 @@ export function makeOffers(app) {
     async function ask(/** @type {Open["kind"]} */ kind, /** @type {number} */ index, /** @type {HTMLElement} */ row) {
         const about = history.document.get().demonstrations[index];
         if (!about) return;
+        if (jobs.busy.get() !== null) return app.say("Something else is being worked out: wait for it, or cancel it.");
         const learned = Boolean(jobs.of("learn").get().result);
         /** @type {Open} */
         const mine = { index, about, kind, message: "Looking …", offers: [], chosen: 0, learned };
