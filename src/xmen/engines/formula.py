@@ -37,6 +37,7 @@ LISTED_AT_ONCE = 20_000  # solutions up to which "auto" lists them: a second or 
 ROUNDING = 0.2  # nats by which the adder may misjudge a weight; copies keep their exact weights
 NEAR = 0.1  # nats within which the largest weight is looked for
 EVEN = 2.0  # nats; weights within such a span are not embedded
+MOST_NATS = 1e9  # of a literal: with 100,000 of them, sums in units of the adder are whole numbers of 64 bits
 
 
 class Formula:
@@ -86,8 +87,9 @@ class Formula:
         self.log_weights = dict[int, float]()
         for literal, nats in (log_weights or {}).items():
             (key,) = _literals([literal], n, "log_weights")
-            if not (is_number(nats) or nats == -math.inf):
-                raise ConstraintError(f"the log-weight of literal {key} is a number or -inf; got {nats!r:.60}.")
+            if not (nats == -math.inf or (is_number(nats) and abs(nats) <= MOST_NATS)):
+                told = f"a number, at most {MOST_NATS:g} in size, or -inf"
+                raise ConstraintError(f"the log-weight of literal {key} is {told}; got {nats!r:.60}.")
             self.log_weights[key] = float(nats)
         given = range(1, n + 1) if sampling is None else sampling
         self.sampling = tuple(sorted(_literals(given, n, "sampling", signs=False)))
@@ -574,6 +576,8 @@ def _read_dimacs(make: type[Formula], path: str) -> Formula:
                     raise refuse(number, f"a weight is a finite number, 0 or more; got {weight!r:.60}")
             case ["c", "ind", *rest] | ["c", "p", "show", *rest]:
                 shown += literals(number, rest)
+                if min(shown, default=0) < 1:
+                    raise refuse(number, f"expected variables, 1 to {size[0]}, got {' '.join(words)!r:.60}")
             case _:
                 raise refuse(number, f"expected 'c p weight LITERAL W 0' or 'w LITERAL W', got {' '.join(words)!r:.60}")
     log_weights = dict[int, float]()
