@@ -9,6 +9,7 @@ import xmen as xm
 from strategies import cases, random_formula, random_world
 from xmen.engines import diagnosis
 from xmen.engines import reject as relaxation
+from xmen.engines.exact import ExactDistribution
 from xmen.engines.reject import relax
 from xmen.machines.tables import CompiledConstraint
 from xmen.product import graph as estimate
@@ -156,3 +157,47 @@ def test_checks_that_stop_early_say_the_same(grid):
         rule = parts[0] & parts[1] & parts[2]
         compiled = CompiledConstraint(rule, grid)
         assert compiled.check(Walks.of(grid, draws)).tolist() == [rule.accepts(tau) for tau in draws]
+
+
+def test_rules_one_after_another_are_all_at_once(monkeypatch):
+    """Whatever the world, the rules and their weights: fewer nodes, the same answers, in the order of the weights."""
+    monkeypatch.setattr(search, "COLUMNS_PER_NODE", 3)  # a rule or two at a time
+    rng, fewer = np.random.default_rng(0), 0
+    for _ in range(cases(40)):
+        world = random_world(rng)
+        if rng.integers(2):
+            moves = ("up", "right", "up-right")[: rng.integers(2, 4)]
+            world = xm.GridWorld(4, 3, (0, 0), (3, 2), moves=moves, horizon=rng.choice([None, 5]))
+        at = [xm.visit(xm.at(int(s))) for s in rng.integers(world.n_states, size=12)]
+        rules = [~(a & b) for a, b in zip(at[:4], at[4:8], strict=True)] + [at[8] | at[9]]
+        rules += [xm.usually(a, weight=float(rng.normal())) for a in at[10:]]
+        compiled = CompiledConstraint(relaxation.conjunction(rules), world)
+        whole, by_rules = build_product(compiled, 10**6), search.build_by_rules(compiled, 10**6)
+        assert by_rules.feasible() == whole.feasible()
+        assert by_rules.n_nodes <= whole.n_nodes
+        assert np.all(np.diff(by_rules.depth) >= 0)
+        fewer += by_rules.n_nodes < whole.n_nodes
+        if whole.feasible():
+            d = xm.distribution(world, rules, rng.normal(size=(world.n_states, world.n_actions)), engine="exact")
+            other = ExactDistribution(by_rules, d.law, 0)
+            assert other.log_partition() == pytest.approx(d.log_partition(), abs=1e-12)
+            np.testing.assert_allclose(other.visits(), d.visits(), atol=1e-12)
+    assert fewer > 5
+
+
+def test_a_hundred_forbidden_pairs_are_exact():
+    """8x8, against a recursion over paths. All at once, they pass the budget."""
+    grid, rng = xm.GridWorld(8, 8, (0, 0), (7, 7), moves=("up", "right")), np.random.default_rng(0)
+    pairs = [frozenset(rng.choice(np.arange(1, 63), 2, replace=False).tolist()) for _ in range(100)]
+
+    def count(path: frozenset[int], x: int, y: int) -> int:
+        path |= {8 * y + x}
+        if x > 7 or y > 7 or any(pair <= path for pair in pairs):
+            return 0
+        return 1 if x == y == 7 else count(path, x + 1, y) + count(path, x, y + 1)
+
+    rules = [~(xm.visit(xm.at(a)) & xm.visit(xm.at(b))) for a, b in map(sorted, pairs)]
+    d = xm.distribution(grid, rules, engine="exact", max_nodes=5_000)
+    assert round(np.exp(d.log_partition())) == count(frozenset(), 0, 0) > 0
+    with pytest.raises(xm.ProductTooLargeError):
+        build_product(CompiledConstraint(relaxation.conjunction(rules), grid), 5_000)

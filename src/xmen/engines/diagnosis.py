@@ -16,7 +16,7 @@ from xmen.errors import InfeasibleError, Message, OracleTimeoutError, ProductToo
 from xmen.events import NO_ACTION, Event
 from xmen.machines.tables import CompiledConstraint, MachineTable
 from xmen.product.best import best_walk
-from xmen.product.graph import MOST_NODES, Product, build_product, ends_of, shortest_valid
+from xmen.product.graph import MOST_NODES, Product, build_by_rules, build_product, ends_of, shortest_valid
 from xmen.product.watch import HOLDS, join
 from xmen.progress import tell
 from xmen.worlds import EdgeWeights, GridWorld
@@ -165,7 +165,7 @@ _TOO_LARGE: WeakKeyDictionary[MDP, dict[Constraint | None, tuple[int, Message, s
 
 def feasible_product(compiled: CompiledConstraint, max_nodes: int, at_hand: AtHand | None = None) -> Product:
     """The product of world and constraint, or an InfeasibleError that says who is to blame."""
-    product = multiply(compiled.world, compiled.constraint, max_nodes, compiled.tables, at_hand)
+    product = multiply(compiled.world, compiled.constraint, max_nodes, compiled.tables, at_hand, by_rules=True)
     if not product.feasible():
         raise explain_conflict(compiled.world, units(compiled.constraint), max_nodes)
     return product
@@ -175,7 +175,7 @@ def explain_conflict(world: MDP, parts: Parts, max_nodes: int, suspects: list[in
     """The error that names a minimal conflict, found by products of smaller and smaller sets of constraints."""
 
     def can_hold(kept: list[int]) -> bool:
-        return multiply(world, conjunction([parts[i][1] for i in kept]), max_nodes).feasible()
+        return multiply(world, conjunction([parts[i][1] for i in kept]), max_nodes, by_rules=True).feasible()
 
     return explain_infeasible(world, parts, can_hold, suspects)
 
@@ -204,8 +204,9 @@ def multiply(
     max_nodes: int,
     known: Iterable[MachineTable] = (),
     at_hand: AtHand | None = None,
+    by_rules: bool = False,
 ) -> Product:
-    """The product of a world and a constraint; ProductTooLargeError past `max_nodes`.
+    """The product of a world and a constraint; ProductTooLargeError past `max_nodes`, `by_rules` too where that helps.
 
     That a product is too large is remembered as long as the world lives, and not found out twice.
     """
@@ -219,7 +220,11 @@ def multiply(
             further = CompiledConstraint(at_hand.further, world, known=known)
             with suppress(ProductTooLargeError):  # which says more of all rules together
                 return build_product(further, max_nodes, at_hand.product)
-        return build_product(CompiledConstraint(constraint, world, known=known), max_nodes)
+        compiled = CompiledConstraint(constraint, world, known=known)
+        if by_rules and world.acyclic:
+            with suppress(ProductTooLargeError):
+                return build_by_rules(compiled, max_nodes)
+        return build_product(compiled, max_nodes)
     except ProductTooLargeError as error:
         refused[constraint] = max_nodes, error.args[0], error.details
         raise

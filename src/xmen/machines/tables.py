@@ -15,6 +15,7 @@ from scipy.sparse import csr_matrix, hstack
 
 from xmen.compiled import compiled
 from xmen.constraints.constraint import OPEN, And, Constraint, HowMany, Leaf, Sure, Usually, combine, usual_rules
+from xmen.constraints.repetition import NoRevisit
 from xmen.errors import Message, ProductTooLargeError, XmenError
 from xmen.events import NO_ACTION
 from xmen.sharing import Lock, once
@@ -136,7 +137,8 @@ class MachineTable:
         self.accepting = np.zeros(4, dtype=np.bool_)
         for sure, row in SURE_ROWS.items():
             self.next[self._row(sure)] = row
-        self.start = self._row(leaf.start())
+        never = isinstance(leaf, NoRevisit) and world.acyclic  # a state comes twice
+        self.start = HOLDS if never else self._row(leaf.start())
 
     def __len__(self) -> int:
         return len(self.states)

@@ -8,6 +8,7 @@ start to acceptance within the horizon is dropped.
 
 import math
 from collections.abc import Hashable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xmen.compiled import compiled
-from xmen.constraints.constraint import conjunction, units
+from xmen.constraints.constraint import Constraint, Usually, conjunction, units
 from xmen.errors import Message, ProductTooLargeError, joined, require_horizon
 from xmen.machines.tables import FAILS, HOLDS, CompiledConstraint, MachineTable
 from xmen.sharing import once
@@ -413,6 +414,7 @@ def _distinct(columns: NDArray[np.int32]) -> int:
 
 
 DEFAULT_MAX_NODES = 5_000_000  # with eight moves about 2 GB while building, and room for messages in 4 GB
+AT_ONCE = 8  # few rules are multiplied at once within this fraction of the budget: cheaper where it is enough
 BYTES_PER_LAYER = 500  # of what is kept about each number of actions, apart from the messages of its nodes
 
 
@@ -506,6 +508,26 @@ class Product:
         task, ends = (self.world, self.compiled, self.horizon), layer_ends(depth, self.horizon)
         return Product(*task, *nodes, indptr, target, edge, starts, ends, self.keeps[kept])
 
+    def merged(self) -> "Product":
+        """One node in place of all from which the same can follow, where there are no cycles."""
+        if self.topological is None:
+            return self
+        sources, first = self.sources(), 2 + self.keeps.shape[1]
+        follows = np.full((self.n_nodes, first + int(np.diff(self.world.row_start).max(initial=0))), -1, dtype=np.int32)
+        follows[:, :first] = np.column_stack([self.state, self.accepting, self.keeps])
+        columns = first + self.edge - self.world.row_start[self.state[sources]]
+        nodes, number = Nodes(follows.shape[1]), np.empty(self.n_nodes, dtype=np.uint32)
+        late = -self.topological[1]  # edges lead to nodes that are later
+        by_node, by_edge = np.argsort(late, kind="stable"), np.argsort(late[sources], kind="stable")
+        steps = np.unique(late)[1:]
+        cut = np.searchsorted(late[by_node], steps), np.searchsorted(late[sources][by_edge], steps)
+        for some, out in zip(np.split(by_node, cut[0]), np.split(by_edge, cut[1]), strict=True):
+            follows[sources[out], columns[out]] = number[self.target[out]]
+            number[some] = nodes.add(follows[some])
+        same = np.unique(number, return_index=True)[1].astype(np.uint32)[number]  # the first, so of the least depth
+        distance = np.where(same == np.arange(self.n_nodes), self.distance, UNREACHABLE).astype(np.int32)
+        return replace(self, target=same[self.target], starts=np.unique(same[self.starts])).pruned(distance)
+
     def feasible(self) -> bool:
         """Whether any trajectory is valid."""
         if not len(self.starts) or not self.fixed_length:
@@ -523,15 +545,43 @@ class Product:
 
 def build_product(compiled: CompiledConstraint, max_nodes: int, base: Product | None = None) -> Product:
     """Multiply the world, or a product over it, with machines; ProductTooLargeError past `max_nodes`."""
-    world = compiled.world
-    ground = ground_of(world, ends_of(world)) if base is None else base.ground()
-    whole = explore(compiled, max_nodes, world.max_length, ground)
-    product = whole.pruned(distance_to(whole.accepting, whole.sources(), whole.target))
     if base is None:
-        return product
+        return _trimmed(compiled, max_nodes, ground_of(compiled.world, ends_of(compiled.world)))
     both = conjunction([base.compiled.constraint, compiled.constraint])
     joint = CompiledConstraint(both, base.compiled.world, known=[*base.compiled.tables, *compiled.tables])
-    return replace(product, compiled=joint, edge=base.edge[product.edge])
+    return replace(_trimmed(compiled, max_nodes, base.ground()), compiled=joint)
+
+
+def _trimmed(compiled: CompiledConstraint, max_nodes: int, ground: Ground) -> Product:
+    whole = explore(compiled, max_nodes, compiled.world.max_length, ground)
+    product = whole.pruned(distance_to(whole.accepting, whole.sources(), whole.target))
+    return product if ground.edge is None else replace(product, edge=ground.edge[product.edge])
+
+
+def build_by_rules(compiled: CompiledConstraint, max_nodes: int) -> Product:
+    """As `build_product`, by a few rules after others, those first that alone make the world grow least.
+
+    In between dead ends are dropped and nodes merged: machines forget what no longer matters, as whether a place was
+    passed whose partner lies behind. Where the world has cycles little is forgotten. Few rules are first tried at once.
+    """
+    tables, ground = iter(compiled.tables), ground_of(compiled.world, ends_of(compiled.world))
+    if len(compiled.tables) < COLUMNS_PER_NODE:
+        with suppress(ProductTooLargeError):
+            return build_product(compiled, max_nodes // AT_ONCE)
+
+    def multiplied(rules: Sequence[tuple[Constraint, list[MachineTable]]], ground: Ground) -> Product:
+        known = [table for _, own in rules for table in own]
+        part = CompiledConstraint(conjunction(rule for rule, _ in rules), compiled.world, known=known)
+        return _trimmed(part, max_nodes, ground).merged()
+
+    rules = [(rule, [next(tables) for _ in rule.leaves()]) for _, rule in units(compiled.constraint)]
+    # Rules that are usually kept come last, in their order, which is that of their weights.
+    rules.sort(key=lambda rule: max_nodes if isinstance(rule[0], Usually) else multiplied([rule], ground).n_nodes)
+    product = multiplied([], ground)
+    while rules:
+        n = max(1, int(np.searchsorted(np.cumsum([len(own) for _, own in rules]), COLUMNS_PER_NODE)))
+        product, rules = multiplied(rules[:n], product.ground()), rules[n:]
+    return replace(product, compiled=compiled)
 
 
 def layer_ends(depth: NDArray[np.int32], horizon: int) -> NDArray[np.int64]:
