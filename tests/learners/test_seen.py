@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import xmen as xm
+import xmen.engines.seen as engines_seen
 from engines.test_seen import likelihood, random_sighting
 from reference import exact_distribution
 from strategies import cases, random_formula, random_world
@@ -146,6 +147,14 @@ def test_given_the_start_first_entries_have_to_be_certain():
     assert np.isfinite(model.summary().standard_errors).all()
     with pytest.raises(xm.TrajectoryError, match="first entry"):
         xm.XMEN(world, None, features, given="start").fit([xm.Sighting([None, *y.seen[1:]]) for y in seen])
+    elsewhere = xm.Sighting([4, None, 8])
+    for engine in ("auto", "reject"):
+        own = xm.XMEN(world, None, features, given="start", engine=engine, max_iter=0).fit(taus)
+        values = own.score_samples([elsewhere, seen[0], xm.Sighting([8])])
+        assert np.array_equal(np.isneginf(values), [True, False, True])
+    with pytest.raises(xm.InfeasibleError, match=r"demonstration 1: .* none begins in cell \(1, 1\)") as raised:
+        xm.XMEN(world, None, features, given="start").fit([taus[0], elsewhere])
+    assert raised.value.position == 0
 
 
 def test_a_world_without_rules_is_a_hidden_markov_model():
@@ -190,6 +199,17 @@ def test_rules_that_are_usually_kept_are_learned_from_sightings(trajectories):
     kept = np.mean([model.seen(y).probability(rule) if isinstance(y, xm.Sighting) else rule.accepts(y) for y in mixed])
     assert model.distribution().probability(rule) == pytest.approx(kept, abs=1e-6)
     assert len(model.summary().lost) == 3
+
+
+def test_how_often_usual_rules_are_kept_is_what_was_seen_of_them(trajectories):
+    """Of sightings alone the weight is finite; where all that explains them keeps the rule, it is not."""
+    soft = xm.usually(xm.visit(GRID.at((3, 0))).named("corner"))
+    xm.XMEN(GRID, soft, FEATURES, l2=0.1).fit(hidden(trajectories[:20], 0.2))
+    corner = xm.Sighting([None, None, None, (3, 0), *5 * [None]])
+    with pytest.warns(xm.UnboundedWarning, match="every demonstration keeps 'corner'"):
+        xm.XMEN(GRID, soft, FEATURES, l2=0.1).fit([corner, corner])
+    with pytest.raises(xm.EngineError, match=r"share=0\.3 of 'corner' is for complete trajectories"):
+        xm.XMEN(GRID, xm.usually(soft.rule, share=0.3), FEATURES).fit([corner])
 
 
 def test_what_nothing_explains_scores_minus_infinity_and_is_not_learned_from(trajectories):
@@ -238,6 +258,33 @@ def test_summary_says_how_much_was_lost_by_not_seeing(trajectories):
     assert xm.XMEN(GRID, RULE, FEATURES).fit(trajectories).summary().lost is None
 
 
+def test_errors_by_groups_go_by_the_order_of_the_demonstrations(trajectories):
+    """Sightings between trajectories or after them: the errors are those of the same groups."""
+    seen = hidden(trajectories[:20], 0.3)
+    mixed, groups = [demo for pair in zip(seen, trajectories[20:40], strict=True) for demo in pair], np.arange(40) // 4
+    order = [*range(1, 40, 2), *range(0, 40, 2)]
+    one = xm.XMEN(GRID, RULE, FEATURES).fit(mixed).summary(groups=groups)
+    other = xm.XMEN(GRID, RULE, FEATURES).fit([mixed[i] for i in order]).summary(groups=groups[order])
+    np.testing.assert_allclose(one.robust_errors, other.robust_errors, rtol=1e-6)
+
+
+def test_a_device_passes_over_what_was_seen_as_well(monkeypatch):
+    pytest.importorskip("torch")
+    grid = xm.GridWorld(3, 2, start=(0, 0), goal=(2, 1), horizon=5)
+    features = np.random.default_rng(1).normal(size=(6, 4, 1))
+    mixed = [
+        xm.Sighting([0, None, None, None]),
+        xm.Sighting([0, 1, 5], each=0.4),
+        xm.Trajectory([0, 3, 4, 5], [0, 1, 1]),
+    ]
+    host, device = (xm.XMEN(grid, None, features, discount=0.9, device=where) for where in (None, "cpu"))
+    weights, lost = host.fit(mixed).weights_, host.summary().lost
+    monkeypatch.setattr(engines_seen, "pass_messages", None)
+    np.testing.assert_allclose(device.fit(mixed).weights_, weights, atol=1e-8)
+    np.testing.assert_allclose(device.summary().lost, lost, rtol=1e-6)
+    assert np.isfinite(device.score_samples(mixed)).all()
+
+
 def test_weights_that_were_not_seen_are_named():
     """Nothing but the ends of a fork was seen, and both ways have the same: only complete trajectories tell them."""
     fork = xm.MDP(4, 2, [(0, 0, 1, 1.0), (0, 1, 2, 1.0), (1, 0, 3, 1.0), (2, 0, 3, 1.0)], start=0, terminal=3)
@@ -261,6 +308,10 @@ def test_who_cannot_learn_from_sightings_says_who_can(trajectories):
     ):
         with pytest.raises(xm.XmenError, match="method='exact'"):
             learner.fit(seen)
+    with pytest.raises(xm.ProductTooLargeError, match="Raise max_nodes"):
+        xm.XMEN(GRID, xm.no_revisit(), FEATURES, max_nodes=50).fit(seen)
+    with pytest.raises(xm.EngineError, match=r"fit_neural .* XMEN\(world, rules, reward=\.\.\.\) learns"):
+        xm.fit_neural(GRID, None, xm.NeuralReward(pytest.importorskip("torch").nn.Linear(2, 1), FEATURES), seen)
     model = xm.XMEN(GRID, RULE, FEATURES).fit(seen)
     with pytest.raises(xm.EngineError, match=r"summary\(\)"):
         model.bootstrap(3)
@@ -274,6 +325,18 @@ def test_held_out_sightings_and_checkpoints(trajectories, tmp_path):
     model.save(tmp_path / "model")
     again = xm.load(tmp_path / "model")
     assert again.score(seen) == pytest.approx(model.score(seen))
+
+
+def test_a_checkpoint_knows_the_noise_of_its_sightings(tmp_path):
+    """Two tables that differ in a single number, and print alike."""
+    noise = np.full((2, 16, 100), 0.01)
+    noise[1, 7, 50] = 0.02
+    one, other = ([xm.Sighting([3] * 7, noise=table)] for table in noise)
+    watched = {"checkpoint": tmp_path / "run.safetensors", "l2": 0.1}
+    xm.XMEN(GRID, None, FEATURES, **watched).fit(one)
+    assert xm.XMEN(GRID, None, FEATURES, resume=True, **watched).fit(one).converged_
+    with pytest.raises(xm.StorageError, match="demonstrations seen in part differ"):
+        xm.XMEN(GRID, None, FEATURES, resume=True, **watched).fit(other)
 
 
 def test_likelihood_of_the_reference_is_a_distribution_over_records():

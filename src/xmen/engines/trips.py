@@ -21,7 +21,7 @@ from xmen.engines.distribution import Law
 from xmen.engines.exact import ExactDistribution
 from xmen.engines.seen import explain_unseen, trip_ends
 from xmen.engines.settings import find_device, place_product
-from xmen.errors import EngineError, InfeasibleError, Message, ProductTooLargeError
+from xmen.errors import EngineError, InfeasibleError, ProductTooLargeError
 from xmen.events import Bools, Ints
 from xmen.machines.tables import CompiledConstraint
 from xmen.product.graph import Product, layer_ends
@@ -288,11 +288,13 @@ class SeenTrips:
                 each[k] = 0.0 if features is None else features[places].T @ own
         return Explained(log_z, uses, each)
 
-    def unexplained(self, k: int) -> InfeasibleError:
-        """Why no valid trip explains sighting k."""
-        prior = self.engine.alone(self.pair[k], np.zeros(len(self.engine.log_dynamics)))
-        error = explain_unseen(prior.product, self.sightings[k])
-        return InfeasibleError(Message("{!r}: {}", self.sightings[k], error), conflict=error.conflict)
+    def require_explained(self, found: Explained, numbers: Ints) -> None:
+        """InfeasibleError for the first that no valid trip explains, by its number (n,)."""
+        for k in np.flatnonzero(found.log_z == -np.inf).tolist():
+            prior = self.engine.alone(self.pair[k], np.zeros(len(self.engine.log_dynamics)))
+            error = explain_unseen(prior.product, self.sightings[k])
+            error.place = f"demonstration {numbers[k]}"
+            raise error
 
 
 class Tasks(Product):

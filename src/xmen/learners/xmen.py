@@ -17,6 +17,8 @@ from xmen.constraints.constraint import require_hard, usual_rules
 from xmen.constraints.occurrence import never
 from xmen.engines.choose import answering, read_engine
 from xmen.engines.distribution import Seed, as_constraint, generator
+from xmen.engines.exact import ExactDistribution
+from xmen.engines.seen import require_sighting
 from xmen.engines.settings import EngineSettings
 from xmen.engines.trips import RejectTrips, TripEngine, edge_rewards, have_a_way, seen_likelihoods
 from xmen.errors import EngineError, Message, NotFittedError, ProductTooLargeError, RewardError, extra_module, notify
@@ -40,6 +42,7 @@ from xmen.rewards.neural import NeuralReward
 from xmen.storage.models import storable
 from xmen.worlds import MDP, Network, Sighting
 from xmen.worlds.names import some
+from xmen.worlds.sightings import read_state
 
 METHODS: dict[str, type[Method]] = {"exact": Exact, "cells": Cells, "paper": Paper, "reject": Reject}
 """Every way to the gradient of XMEN, by its name."""
@@ -208,16 +211,21 @@ class MaximumEntropy(GradientLearner):
                 "actions it learns other weights than theirs. CausalXMEN learns those (xmen fit --learner causal).",
                 errors.LuckWarning,
             )
-        task = self._task(demos)
+        task, usual = self._task(demos), usual_rules(as_constraint(self.constraint))
+        if demos.sightings and (given := [rule for rule in usual if rule.share is not None]):
+            what = "share={:g} of {!r} is for complete trajectories, and some were seen in part: leave it out."
+            raise EngineError(Message(what, given[0].share, given[0].label))
         method, run = self._prepare(task)
         asked = self._engine_settings()
         more = {name: getattr(asked, name) for name in ("max_nodes", "oracle", "time_limit")} | method.chosen()
         apart = ("engine",) if method.plans_with_max_iter else ("engine", "max_iter")  # the engine answers later
         outcome = self._drive(run, demos, apart, **more, method=method.name)
         self.method_ = method.name
-        found = vars(self).get("rule_weights_", {})
-        warn_of_usual(usual_rules(as_constraint(self.constraint)), task.shares, found, outcome.converged)
-        base = outcome.base
+        base, shares, found = outcome.base, task.shares, vars(self).get("rule_weights_", {})
+        if usual and demos.sightings and isinstance(base, ExactDistribution):  # without weights, before the fit
+            shares = shares + demos.together(base)(base)[1](demos.seen_weights)[-len(usual) :]
+        if base is not None or not demos.sightings:
+            warn_of_usual(usual, shares, found, outcome.converged)
         # Given the start, learning was in a world of the demonstrations' own starts: that one does not answer.
         if base is not None and base.world is self.world and asked.engine in ("auto", base.engine):
             fitted = base.with_reward(self._table()).with_reward(self.reward_)  # the weights of rules stay
@@ -402,12 +410,12 @@ class MaximumEntropy(GradientLearner):
         self._require_fitted()
         if not isinstance(network := self.world, Network):
             raise EngineError(f"goals are of models of a Network; this one is of a {type(network).__name__}.")
-        if not sighting.more:
+        if not require_sighting(sighting).more:
             raise EngineError("a trip that was seen to its end has its goal: ask goals of a beginning, with more=True.")
         shares = np.ones(network.n_states)
         if isinstance(prior, Mapping):
             shares[:] = 0.0
-            shares[[network.read_state(name) for name in prior]] = list(prior.values())
+            shares[[read_state(network, name) for name in prior]] = list(prior.values())
         elif prior is not None:
             shares = np.array(prior, dtype=np.float64)
         if shares.shape != (network.n_states,) or not (np.all(shares >= 0.0) and 0.0 < shares.sum() < np.inf):
@@ -551,12 +559,16 @@ class MaximumEntropy(GradientLearner):
         network = self.world if isinstance(self.world, Network) else None
         of_trips: tuple[type[Method], ...] = (Exact,) if usual_rules(task.constraint) else AUTO_TRIPS
         kinds = AUTO if network is None else of_trips
+        if task.demos.sightings:
+            kinds = tuple(kind for kind in kinds if kind.takes_sightings)
         settings, reward = self._begin()
 
         def begun(method: Method) -> Run[Any]:
             if task.demos.sightings and (self.in_place or not method.takes_sightings):
-                what = f"method={method.name!r} learns from complete trajectories, and some were seen in part"
-                raise EngineError(f"{what}: method='exact' learns from sightings.")
+                how, other = f"method={method.name!r}", "method='exact'"
+                how, other = ("fit_neural", "XMEN(world, rules, reward=...)") if self.in_place else (how, other)
+                what = f"{how} learns from complete trajectories, and some were seen in part"
+                raise EngineError(f"{what}: {other} learns from sightings.")
             if network is not None:
                 return method.trip_run(task, settings, network)
             if reward is None:

@@ -12,8 +12,9 @@ from scipy.sparse import csr_matrix, hstack
 
 from xmen.constraints.constraint import Constraint
 from xmen.engines.diagnosis import feasible_product
-from xmen.engines.seen import first_state, trip_ends
-from xmen.errors import ProductTooLargeError, TrajectoryError, XmenError
+from xmen.engines.exact import ExactDistribution
+from xmen.engines.seen import SeenTogether, first_state, trip_ends
+from xmen.errors import InfeasibleError, ProductTooLargeError, TrajectoryError, XmenError
 from xmen.machines.tables import CompiledConstraint, MachineTable
 from xmen.rewards.linear import Features, Floats
 from xmen.worlds import MDP, AnyTask, Trajectory, Walks, check_demos
@@ -71,7 +72,24 @@ class Demonstrations:
         world = self.walks.world
         if given is None:
             return world
-        return world.with_start(np.bincount(self.starts, self.all_weights, minlength=world.n_states))
+        starts = self.starts
+        if len(wrong := np.flatnonzero(world.start[starts] == 0.0)):  # of sightings: walks were checked
+            where = world.describe_state(int(starts[wrong[0]]))
+            error = InfeasibleError(f"no valid trajectory explains this sighting: none begins in {where}.")
+            error.place, error.position = f"demonstration {self.numbers[wrong[0]]}", 0
+            raise error
+        return world.with_start(np.bincount(starts, self.all_weights, minlength=world.n_states))
+
+    @property
+    def numbers(self) -> NDArray[np.int64]:
+        """The number of each demonstration as it was given, sightings after walks."""
+        return np.arange(len(self)) if self.order is None else np.argsort(self.order)
+
+    def together(self, base: ExactDistribution) -> SeenTogether:
+        """Those seen in part, read along the product of `base`; InfeasibleError where nothing explains one."""
+        together = SeenTogether(base, self.sightings)
+        together.require_explained(base, self.numbers[len(self.walks) :])
+        return together
 
     def starting_in(self, start: int) -> "Demonstrations":
         """The demonstrations from one state, in the world that starts there."""

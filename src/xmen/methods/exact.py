@@ -7,7 +7,6 @@ from scipy.special import chdtrc
 
 from xmen.engines.choose import Chooser
 from xmen.engines.exact import ExactDistribution
-from xmen.engines.seen import SeenTogether
 from xmen.engines.settings import EngineSettings
 from xmen.engines.trips import SeenTrips, TripEngine
 from xmen.errors import DivergenceError, EngineError, StartsWarning, notify
@@ -71,9 +70,7 @@ class Exact(Method):
         base, demos = Chooser(task.law(), settings.engine, settings.seed).exact(), task.demos
         if demos.order is None:
             return DistributionLikelihood(base, task.visits())
-        together = SeenTogether(base, demos.sightings)
-        together.require_explained(base, np.argsort(demos.order)[len(demos.walks) :])
-        return DistributionLikelihood(base, task.visits(), (together, demos.seen_weights))
+        return DistributionLikelihood(base, task.visits(), (demos.together(base), demos.seen_weights))
 
     def trip_run(self, task: Task, settings: FitSettings, network: Network) -> "TripRun":
         asked, trips = settings.engine, (network, task.constraint, *task.demos.trips())
@@ -135,8 +132,7 @@ class TripObjective(Objective):
             sightings = [demos.sightings[k] for k in counted]
             self._seen = SeenTrips(engine, engine.pair_of[-len(counted) :], sightings)
             plain = self._seen.value(np.where(self._moves, engine.offset(0.0 * uses), 0.0), self._seen_weights)
-            if len(wrong := np.flatnonzero(plain.log_z == -np.inf)):
-                raise self._seen.unexplained(int(wrong[0]))
+            self._seen.require_explained(plain, demos.numbers[len(demos.walks) + counted])
             uses = uses + plain.visits
         # The curvature of a weight is about the mean of its squared feature over the trips, and what its penalty adds.
         curvature = self.rows.power(2).T @ uses + coordinates.l2

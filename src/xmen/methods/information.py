@@ -21,7 +21,6 @@ from threadpoolctl import threadpool_limits
 
 from xmen.engines.choose import Chooser
 from xmen.engines.exact import ExactDistribution
-from xmen.engines.seen import SeenTogether
 from xmen.engines.trips import RejectTrips, SeenTrips, TripEngine
 from xmen.errors import DivergenceError, ProductTooLargeError, TrajectoryError
 from xmen.methods.runs import Coordinates, FitSettings, Task, read_l2, warn_of_end
@@ -113,7 +112,9 @@ def information(task: Task, settings: FitSettings, weights: Floats, settled: Seq
         if task.demos.sightings:
             seen, complete = _seen_moments(task, settings, weights), hessian
             rows, hessian = np.concatenate([rows, seen[0]]), hessian - seen[1]
-        return Information(coordinates, hessian, rows - expected, task.demos.all_weights, settled, False, complete)
+        as_given = np.argsort(task.demos.numbers)
+        scores, shares = (rows - expected)[as_given], task.demos.all_weights[as_given]
+        return Information(coordinates, hessian, scores, shares, settled, False, complete)
 
 
 Means = Callable[[list[Floats]], Iterable[Floats]]
@@ -202,10 +203,11 @@ def _seen_moments(task: Task, settings: FitSettings, weights: Floats) -> tuple[F
         def of_each(points: list[Floats]) -> Iterable[Floats]:
             return (table.T @ trips.value(table @ at, demos.seen_weights).visits for at in points)
 
-        each = trips.value(table @ weights, features=table).each
-        return each, curvature(of_each, weights, features.scale, coordinates)
+        found = trips.value(table @ weights, features=table)
+        trips.require_explained(found, demos.numbers[len(demos.walks) :])
+        return found.each, curvature(of_each, weights, features.scale, coordinates)
     base = Chooser(task.law(), settings.engine).exact()
-    together = SeenTogether(base, demos.sightings)
+    together = demos.together(base)
 
     def means(points: list[Floats]) -> Iterable[Floats]:
         given_seen = (together(d)[1](demos.seen_weights) for d in base.under_each(map(features.table, points)))
