@@ -7,6 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
+from hmmlearn.hmm import CategoricalHMM
 
 import xmen as xm
 import xmen.engines.seen as engines_seen
@@ -157,38 +158,28 @@ def test_given_the_start_first_entries_have_to_be_certain():
     assert raised.value.position == 0
 
 
-def test_a_world_without_rules_is_a_hidden_markov_model():
-    """Forward, backward and Viterbi written out here; the reward is the logarithm of the transition probabilities."""
-    rng = np.random.default_rng(5)
-    n, n_symbols, length = 4, 3, 12
-    start, moves, emitted = (rng.dirichlet(np.ones(k), size=m) for k, m in ((n, 1), (n, n), (n_symbols, n)))
-    start = start[0]
-    world = xm.MDP(n, n, [(s, a, a, 1.0) for s in range(n) for a in range(n)], start=start, horizon=length - 1)
-    symbols = rng.integers(n_symbols, size=length).tolist()
-    forward, backward = np.zeros((length, n)), np.ones((length, n))
-    best, before = np.zeros((length, n)), np.zeros((length, n), dtype=int)
-    forward[0], best[0] = start * emitted[:, symbols[0]], np.log(start * emitted[:, symbols[0]])
-    for t in range(1, length):
-        forward[t] = (forward[t - 1] @ moves) * emitted[:, symbols[t]]
-        ways = best[t - 1][:, None] + np.log(moves)
-        before[t], best[t] = ways.argmax(axis=0), ways.max(axis=0) + np.log(emitted[:, symbols[t]])
-    for t in range(length - 2, -1, -1):
-        backward[t] = moves @ (emitted[:, symbols[t + 1]] * backward[t + 1])
-    total = forward[-1].sum()
-    path = [int(best[-1].argmax())]
-    for t in range(length - 1, 0, -1):
-        path.insert(0, int(before[t][path[0]]))
-    d = xm.distribution(world, None, np.log(moves), engine="exact")
-    seen = xm.Sighting(symbols, noise=emitted)
+@pytest.mark.parametrize(("n", "n_symbols", "length"), [(2, 2, 1), (4, 3, 12), (6, 9, 30)])
+def test_a_world_without_rules_is_a_hidden_markov_model(n, n_symbols, length):
+    """That of hmmlearn, when the reward is the logarithm of the transition probabilities."""
+    hmm = CategoricalHMM(n, init_params="", params="")
+    rng = np.random.default_rng(n)
+    hmm.startprob_, hmm.n_features = rng.dirichlet(np.ones(n)), n_symbols
+    hmm.transmat_, hmm.emissionprob_ = rng.dirichlet(np.ones(n), size=n), rng.dirichlet(np.ones(n_symbols), size=n)
+    rows = [(s, a, a, 1.0) for s in range(n) for a in range(n)]
+    world = xm.MDP(n, n, rows, start=hmm.startprob_, horizon=length - 1)
+    d = xm.distribution(world, None, np.log(hmm.transmat_), engine="exact")
+    symbols = rng.integers(n_symbols, size=length)
+    seen, column = xm.Sighting(symbols, noise=hmm.emissionprob_), symbols[:, None]
     e = d.seen(seen)
-    assert d.log_seen(seen) == pytest.approx(math.log(total), abs=1e-10)
-    np.testing.assert_allclose(e.state_visits(), (forward * backward).sum(axis=0) / total, atol=1e-10)
-    pairs = sum(
-        np.outer(forward[t], emitted[:, symbols[t + 1]] * backward[t + 1]) * moves / total for t in range(length - 1)
-    )
-    np.testing.assert_allclose(e.visits(), pairs, atol=1e-10)
-    assert list(e.mode().states) == path
-    assert e.log_prob(e.mode()) == pytest.approx(best[-1].max() - math.log(total), abs=1e-10)
+    assert d.log_seen(seen) == pytest.approx(hmm.score(column), abs=1e-10)
+    marginals = hmm.predict_proba(column)
+    np.testing.assert_allclose(e.state_visits(), marginals.sum(axis=0), atol=1e-10)
+    for t in (0, length // 2, length - 1):
+        of_state = [e.log_seen(xm.Sighting([None] * t + [s], more=True)) for s in range(n)]
+        np.testing.assert_allclose(np.exp(of_state), marginals[t], atol=1e-10)
+    log_best, path = hmm.decode(column)
+    assert e.mode().states == tuple(path)
+    assert e.log_prob(e.mode()) == pytest.approx(log_best - hmm.score(column), abs=1e-10)
 
 
 def test_rules_that_are_usually_kept_are_learned_from_sightings(trajectories):
