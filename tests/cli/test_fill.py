@@ -57,8 +57,22 @@ def test_fill_writes_completions_with_their_probabilities(folder, capsys):
     run_fill(folder / "grid.toml", folder / "one.csv", 1, folder / "out.csv", [], False)
     written = xm.read_demos(folder / "out.csv", GRID)
     assert [written.metadata[0][name] for name in ("of", "rank")] == ["a", "1"]
-    with pytest.raises(xm.InfeasibleError, match="fetch"):
+    with pytest.raises(xm.InfeasibleError, match=r"seen.csv, demonstration 'b': .*'fetch'"):
         run_fill(folder / "grid.toml", folder / "seen.csv", 1, None, [], True)
+    (folder / "none.csv").write_text("demo,step,x,y\n")
+    with pytest.raises(xm.TrajectoryError, match="there are no demonstrations in this file"):
+        run_fill(folder / "grid.toml", folder / "none.csv", 1, None, [], True)
+
+
+def test_null_states_of_json_lines_are_sightings(tmp_path):
+    file = tmp_path / "seen.jsonl"
+    file.write_text('{"states": [0, null, [1, 1], null, 8]}\n{"states": [0, 1, 4, 5, 8]}\n')
+    first, second = xm.read_demos(file, GRID)
+    assert first == xm.Sighting([0, None, 4, None, 8])
+    assert second == xm.Trajectory([0, 1, 4, 5, 8], [1, 0, 1, 0])
+    file.write_text('{"states": [0, null, 9]}\n')
+    with pytest.raises(xm.XmenError, match="line 1: state 9 does not exist"):
+        xm.read_demos(file, GRID)
 
 
 def test_problem_files_say_the_noise(folder):
@@ -68,5 +82,9 @@ def test_problem_files_say_the_noise(folder):
     first, second = problem.demos()
     assert first.noise == second.noise == xm.confusion(0.1)
     assert np.isfinite(problem.distribution().log_seen(second))  # a wrong entry explains what no rule allows
+    (folder / "seen.csv").write_text("demo,step,x,y\na,0,0,0\na,1,2,0\na,2,1,1\na,3,2,1\na,4,2,2\n")  # leaps
+    (leap,) = problem.demos()
+    assert leap == xm.Sighting([0, 2, 4, 5, 8], noise=xm.confusion(0.1))
+    assert np.isfinite(problem.distribution().log_seen(leap))
     write_problem(problem, folder / "again.toml")
     assert read_problem(folder / "again.toml").settings.noise == 0.1

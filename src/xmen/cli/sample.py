@@ -10,7 +10,7 @@ import typer
 from xmen.answers import LEGEND, arrows
 from xmen.cli._output import NO, check_target, fail, print_facts, print_json, print_lines, print_table, working
 from xmen.cli._subject import extra_rules, open_subject
-from xmen.errors import EngineError, FileFormatError
+from xmen.errors import EngineError, FileFormatError, XmenError
 from xmen.learners.causal import CausalXMEN
 from xmen.policies.behaviour import likeliest_episode, play_many, read_validity
 from xmen.policies.explanation import rules_of
@@ -91,7 +91,11 @@ def run_fill(path: Path, seen: Path, best: int, out: Path | None, also: list[str
     with working("filling gaps"):
         d = subject.distribution(extra_rules(also, problem), None, None)
         for name, demo in zip(demos.names, demos, strict=True):
-            given = d.seen(demo if isinstance(demo, Sighting) else Sighting(demo.states))
+            try:
+                given = d.seen(demo if isinstance(demo, Sighting) else Sighting(demo.states))
+            except XmenError as error:
+                error.place = f"{seen}, demonstration {name!r:.60}"
+                raise
             for rank, tau in enumerate(given.best(best), 1):
                 found.append(tau)
                 records.append({"of": name, "rank": rank, "probability": float(np.exp(given.log_prob(tau)))})

@@ -62,11 +62,6 @@ class GivenStart(Distribution):
         """The entropy of the start, and the mean entropy of what follows."""
         return float(self._shares @ (np.array([part.entropy() for part in self.parts]) - np.log(self._shares)))
 
-    def score(self, trajectory: Trajectory) -> float:
-        start = trajectory.states[0]
-        part = self.parts[int(np.searchsorted(self._starts, start))]
-        return float(self.weights.log_start[start]) + part.score(trajectory)
-
     def mode(self) -> Trajectory:
         return max((part.mode() for part in self.parts), key=self.log_prob)
 
@@ -83,7 +78,7 @@ class GivenStart(Distribution):
         return float(logsumexp([part.log_seen(sighting) for part in self.parts], b=self._shares))
 
     def seen(self, sighting: Sighting) -> Distribution:
-        return GivenStartSeen(self, sighting)
+        raise EngineError(f"engine={self.engine!r} has no posterior over several given starts: engine='exact' has.")
 
     def with_reward(self, reward: Reward | ArrayLike | None) -> "GivenStart":
         return GivenStart(self.law.with_reward(reward), [part.with_reward(reward) for part in self.parts], self._rng)
@@ -95,28 +90,6 @@ class GivenStart(Distribution):
         counts = np.bincount(chosen, minlength=len(self.parts))
         drawn = [iter(part.sample(int(k), seed=rng.spawn(1)[0])) for part, k in zip(self.parts, counts, strict=True)]
         return [next(drawn[i]) for i in chosen.tolist()]
-
-
-class GivenStartSeen(GivenStart):
-    """The mixture given what was seen: of those starts that explain it, by how well they do."""
-
-    def __init__(self, prior: GivenStart, sighting: Sighting) -> None:
-        self.prior, self.sighting = prior, sighting
-        log_p = np.array([part.log_seen(sighting) for part in prior.parts])
-        some = np.flatnonzero(log_p > -np.inf)
-        parts = [prior.parts[k].seen(sighting) for k in (some if len(some) else [0])]  # which says why there is none
-        self.log_mass = float(logsumexp(log_p, b=prior._shares))
-        shares = np.zeros(prior.world.n_states)
-        shares[prior._starts] = prior._shares * np.exp(log_p - self.log_mass)
-        super().__init__(replace(prior.law, world=prior.world.with_start(shares)), parts, prior._rng)
-
-    @property
-    def _log_partition(self) -> tuple[float, float]:
-        (before, error), std = self.prior._log_partition, super()._log_partition[1]
-        return before + self.log_mass, float(np.hypot(error, std))
-
-    def with_reward(self, reward: Reward | ArrayLike | None) -> "GivenStartSeen":
-        return GivenStartSeen(self.prior.with_reward(reward), self.sighting)
 
 
 LEAST_ACCEPTANCE = 1e-3  # below this, rejection is left for hashing

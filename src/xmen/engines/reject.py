@@ -263,14 +263,10 @@ class RejectDistribution(Estimating):
     def best(self, k: int) -> list[Trajectory]:
         """Exactly, as everywhere: a valid trajectory weighs the same in the relaxation, which guides the search."""
         require_whole("k of best(k)", k, least=0)
-        self.require_all_weighed()
-        walks = best_walks(self.relaxation.product, self.weights, int(k), Watch(self.law.compiled))
-        return release(walks, self.law.compiled)
-
-    def require_all_weighed(self) -> None:
-        """EngineError where the relaxation leaves out rules that are usually kept, and so cannot rank trajectories."""
         if self._thinning.any():
             raise EngineError("best(k) needs the rules that are usually kept in the product: raise max_nodes.")
+        walks = best_walks(self.relaxation.product, self.weights, int(k), Watch(self.law.compiled))
+        return release(walks, self.law.compiled)
 
     def with_reward(self, reward: Reward | ArrayLike | None) -> "RejectDistribution":
         return RejectDistribution(self.relaxation, self.law.with_reward(reward), self._rng, self.time_limit)

@@ -221,7 +221,7 @@ class RejectPosterior(RejectDistribution):
 
     def best(self, k: int) -> list[Trajectory]:
         """The valid ones among the best of the relaxation, of which more and more are asked for."""
-        self.require_all_weighed()
+        super().best(0)  # refuses to rank where rules that are usually kept are not in the relaxation
         rule, n = self.constraint, 2 * require_whole("k of best(k)", k, least=0) + 10
         while n <= MOST_RANKED:
             ranked = self.relaxed.best(n)
@@ -297,15 +297,6 @@ class SeenTogether:
 
         return log_z[self._which], moments
 
-    def log_seen(self, d: ExactDistribution) -> Floats:
-        """log p(y) of each (n,), given its start where the law is."""
-        log_z = self(d)[0]
-        if d.given is None:
-            return log_z - d.log_partition()
-        starts, some = np.array([first_state(y, d.world) for y in self._sightings]), log_z > -np.inf
-        log_z[some] -= d.start_partitions(starts[some])
-        return log_z
-
     def require_explained(self, d: ExactDistribution, numbers: Ints) -> None:
         """InfeasibleError for the first that no valid trajectory explains, by its number (n,)."""
         wrong = np.flatnonzero(self(d)[0] == -np.inf)
@@ -341,10 +332,11 @@ def trip_ends(sighting: Sighting, network: Network) -> tuple[int, int]:
 
 def log_seen(d: Distribution, sightings: Sequence[Sighting]) -> Floats:
     """log p(y) of sightings (n,), by any engine that weighs them; given the start without its probability."""
-    if isinstance(d, ExactDistribution) and sightings:
-        return SeenTogether(d, sightings).log_seen(d)
-    values = np.array([d.log_seen(sighting) for sighting in sightings])
-    if d.given is not None and len(values):
-        starts, some = np.array([first_state(sighting, d.world) for sighting in sightings]), values > -np.inf
-        values[some] -= d.weights.log_start[starts[some]]
+    exact = d if isinstance(d, ExactDistribution) and len(sightings) else None
+    values = np.array([d.log_seen(y) for y in sightings]) if exact is None else SeenTogether(exact, sightings)(exact)[0]
+    if d.given is None:
+        return values - (0.0 if exact is None else exact.log_partition())
+    starts = np.array([first_state(sighting, d.world) for sighting in sightings], dtype=np.int64)
+    some = np.flatnonzero(values > -np.inf)
+    values[some] -= d.weights.log_start[starts[some]] if exact is None else exact.start_partitions(starts[some])
     return values

@@ -565,10 +565,9 @@ class MaximumEntropy(GradientLearner):
 
         def begun(method: Method) -> Run[Any]:
             if task.demos.sightings and (self.in_place or not method.takes_sightings):
-                how, other = f"method={method.name!r}", "method='exact'"
-                how, other = ("fit_neural", "XMEN(world, rules, reward=...)") if self.in_place else (how, other)
+                how = "fit_neural" if self.in_place else f"method={method.name!r}"
                 what = f"{how} learns from complete trajectories, and some were seen in part"
-                raise EngineError(f"{what}: {other} learns from sightings.")
+                raise EngineError(f"{what}: XMEN with method='exact' learns from sightings.")
             if network is not None:
                 return method.trip_run(task, settings, network)
             if reward is None:

@@ -14,7 +14,7 @@ from xmen.constraints.constraint import Constraint
 from xmen.engines.diagnosis import feasible_product
 from xmen.engines.exact import ExactDistribution
 from xmen.engines.seen import SeenTogether, first_state, trip_ends
-from xmen.errors import InfeasibleError, ProductTooLargeError, TrajectoryError, XmenError
+from xmen.errors import ProductTooLargeError, TrajectoryError, XmenError
 from xmen.machines.tables import CompiledConstraint, MachineTable
 from xmen.rewards.linear import Features, Floats
 from xmen.worlds import MDP, AnyTask, Trajectory, Walks, check_demos
@@ -72,13 +72,9 @@ class Demonstrations:
         world = self.walks.world
         if given is None:
             return world
-        starts = self.starts
-        if len(wrong := np.flatnonzero(world.start[starts] == 0.0)):  # of sightings: walks were checked
-            where = world.describe_state(int(starts[wrong[0]]))
-            error = InfeasibleError(f"no valid trajectory explains this sighting: none begins in {where}.")
-            error.place, error.position = f"demonstration {self.numbers[wrong[0]]}", 0
-            raise error
-        return world.with_start(np.bincount(starts, self.all_weights, minlength=world.n_states))
+        shares = np.bincount(self.starts, self.all_weights, minlength=world.n_states) * (world.start > 0.0)
+        own = shares / shares.sum() if shares.any() else world.start  # `together` refuses whoever begins elsewhere
+        return world.with_start(own)
 
     @property
     def numbers(self) -> NDArray[np.int64]:

@@ -54,7 +54,8 @@ def warn_undetermined(
                 return
         base = ExactDistribution(product, base.law.with_reward(None), None)
     features = task.features.bare if isinstance(task.features, RuleFeatures) else task.features
-    warn_unbounded(unbounded(base, features, task.demos), ended)
+    if not task.demos.sightings:  # which have no features that could be compared
+        warn_unbounded(unbounded(base, features, task.demos), ended)
     # One-hot states are never all identified (the goal's, for one); who chose nothing is told nothing.
     if not isinstance(features, StateFeatures) and features.d <= MOST_FEATURES:
         warn_unidentified(unidentified(base, features))
@@ -124,8 +125,10 @@ def warn_unseen(told: Information) -> None:
     assert told.complete is not None
     at = np.ix_(told.coordinates.free, told.coordinates.free)
     unit = np.sqrt(np.maximum(np.diag(told.complete[at]), 1e-300))
-    values, vectors = np.linalg.eigh(told.hessian[at] / np.outer(unit, unit))
-    flat = np.abs(vectors[:, values <= UNSEEN]).max(axis=1, initial=0.0) > SHARE
+    curved, basis = np.linalg.eigh(told.complete[at] / np.outer(unit, unit))
+    basis = basis[:, curved > 10.0 * UNSEEN]  # what no demonstrations could tell was not lost by not seeing
+    values, vectors = np.linalg.eigh(basis.T @ (told.hessian[at] / np.outer(unit, unit)) @ basis)
+    flat = np.abs(basis @ vectors[:, values <= UNSEEN]).max(axis=1, initial=0.0) > SHARE
     if flat.any():
         which = listing([Feature(k) for k in told.coordinates.free[flat].tolist()], SHOWN)
         sentence = (

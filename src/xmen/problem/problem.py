@@ -27,7 +27,7 @@ from xmen.problem import document as toml
 from xmen.problem import parts
 from xmen.problem.document import TomlTable, read_values, toml_text, within_fence
 from xmen.rewards import Floats, LinearReward, Reward, reward_table
-from xmen.worlds import MDP, Sighting, Trajectory, read_demos
+from xmen.worlds import MDP, Trajectory, read_demos
 from xmen.worlds.names import is_missing, rule_text
 from xmen.worlds.sightings import confusion
 from xmen.worlds.tables import RecordedDemos
@@ -295,17 +295,17 @@ class Problem:
             advice = f'write {key} = "{SHORT[key]}.csv" at the top of the problem file, or give the file itself'
             raise FileFormatError(f"this problem names no {key}: {advice}")
         try:
-            demos = self.read_seen(within_fence(file))
+            return self.read_seen(within_fence(file))
         except MissingFileError as error:
             raise MissingFileError(error.filename, role) from None
-        if not demos:
-            raise TrajectoryError(f"{file}: there are no demonstrations in this file")
-        return demos
 
     def read_seen(self, file: Path) -> RecordedDemos:
         """The demonstrations in a file, under the noise of this problem."""
-        demos = read_demos(file, self.world)
-        return RecordedDemos(self.under_noise(demos), demos.metadata, demos.names)
+        noise = confusion(self.settings.noise) if self.settings.noise else None
+        demos = read_demos(file, self.world, noise=noise)
+        if not demos:
+            raise TrajectoryError(f"{file}: there are no demonstrations in this file")
+        return demos
 
     def under_noise(self, demos: Iterable[Any]) -> list[Any]:
         """Demonstrations as they count: where the problem has noise, each as what was seen of it."""

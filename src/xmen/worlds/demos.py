@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from xmen.worlds.from_networkx import RoadNetwork
 
 
-def read_demos(source: Any, world: Any = None, *, states: Given = None, actions: Given = None) -> RecordedDemos:
+def read_demos(
+    source: Any, world: Any = None, *, states: Given = None, actions: Given = None, noise: Any = None
+) -> RecordedDemos:
     """Read demonstrations from a file, a data frame, or the records of another library.
 
     Parameters
@@ -47,12 +49,14 @@ def read_demos(source: Any, world: Any = None, *, states: Given = None, actions:
         leave out actions where only one leads from state to state.
     states, actions
         Names of your own: a list (the name of number i at place i) or a dict from names to numbers.
+    noise
+        How states come to be wrong ones, as for `Sighting`: all are sightings then, whatever the world makes of them.
 
     Returns
     -------
     list of Trajectory
-        The demonstrations in their order, a Sighting where the state is missing in rows of a table; with `metadata`,
-        one dict for each, and `names`, which `write_demos` keeps.
+        The demonstrations in their order, a Sighting where a state is missing (None); with `metadata`, one dict for
+        each, and `names`, which `write_demos` keeps.
 
     Raises
     ------
@@ -63,7 +67,7 @@ def read_demos(source: Any, world: Any = None, *, states: Given = None, actions:
     FileNotFoundError
         When there is no such file.
     """
-    names = Names(world, states, actions)
+    names = Names(world, states, actions, noise)
     if isinstance(source, str | PathLike):
         file = Path(source)
         if _suffix(file, "demonstrations are .csv or .jsonl files", ".json") == ".csv":

@@ -108,11 +108,13 @@ class Names:
     """Reads the states and actions of a world as numbers and as words.
 
     `states` and `actions` are names of the user's own: a list (the name of number i at place i) or a dict from names to
-    numbers. Without a world only those names and numbers are understood.
+    numbers. Without a world only those names and numbers are understood. Under `noise` states are as they were seen.
     """
 
-    def __init__(self, world: "Transitions | None" = None, states: Given = None, actions: Given = None) -> None:
-        self.world = world
+    def __init__(
+        self, world: "Transitions | None" = None, states: Given = None, actions: Given = None, noise: Any = None
+    ) -> None:
+        self.world, self.noise = world, noise
         self._states, self._actions = _numbers(states, "states"), _numbers(actions, "actions")
         self._read: dict[tuple[str, str, bool], int] = {}  # every word is understood once
 

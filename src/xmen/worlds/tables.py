@@ -252,7 +252,7 @@ def from_table(table: Table, names: Names, broken: Iterable[XmenError] = ()) -> 
                 wrong.append((row, error))
         try:
             if not wrong:
-                found: Any = Sighting(states) if any(hidden) else names.along(states, actions if noted else None)
+                found = _recorded(names, states, actions if noted else None)
                 demos.add(found, columns_beside(table, others, rows), label)
         except XmenError as error:
             wrong.append((rows[0], error))
@@ -302,7 +302,18 @@ def _from_record(entry: Any, names: Names) -> tuple[Trajectory, dict[str, Any]]:
             expected = f"a Trajectory, an object with states and actions, or something with {known} of the world"
             raise TrajectoryError(f"got {type(entry).__name__} {entry!r:.60}: expected {expected}")
     taken = None if actions is None else [names.action(value) for value in actions]
-    return names.along([names.state(value) for value in states], taken), beside
+    numbers = [None if value is None else names.state(value) for value in states]
+    return _recorded(names, numbers, taken), beside
+
+
+def _recorded(names: Names, states: list[Any], actions: list[int] | None) -> Any:
+    """A demonstration from numbers: a trajectory, and a sighting where a state is missing (None) or under noise."""
+    if None not in states and names.noise is None:
+        return names.along(states, actions)
+    most, world = max((state for state in states if state is not None), default=0), names.world
+    if world is not None and most >= world.n_states:
+        raise TrajectoryError(unknown("state", most, world.n_states))
+    return Sighting(states, noise=names.noise)
 
 
 def demo_columns(demos: Iterable[Trajectory], world: Transitions | None = None) -> dict[str, list[Any]]:
