@@ -253,7 +253,7 @@ class SeenTogether:
         self._base, self._sightings = base, sightings
         scripts = [read_sighting(sighting, base.world) for sighting in number]
         self._n = len(scripts)
-        self._batches: list[tuple[Reading, OnDevice | None, Ints, Floats]] = []
+        self._batches: list[tuple[Reading, Ints, OnDevice | None, Ints, Floats]] = []
         room = max(1, BATCH // base.product.n_nodes)
         ends = np.cumsum([script.n for script in scripts]) // room
         for batch in np.unique(ends):
@@ -262,8 +262,8 @@ class SeenTogether:
 
     def _read(
         self, base: ExactDistribution, among: Ints, scripts: list[Script]
-    ) -> tuple[Reading, OnDevice | None, Ints, Floats]:
-        """The readings of some of them, on the device of the base, and of each start whose it is and its log-weight."""
+    ) -> tuple[Reading, Ints, OnDevice | None, Ints, Floats]:
+        """Readings of some of them, the world edges below, the device if any; of each start its own, and its weight."""
         begin = np.where(base.weights.log_start > -np.inf, 0.0, -np.inf) if base.given else base.weights.log_start
         weights = replace(base.weights, log_start=begin, given_start=False)
         reading = read_along(base.product, weights, scripts)
@@ -271,28 +271,29 @@ class SeenTogether:
         owner = np.searchsorted(np.cumsum([script.n for script in scripts]), read, side="right")
         first = np.stack([script.first for script in scripts])[owner, state]
         place = base.place.beside(reading.product) if base.place and len(owner) else None
-        return reading, place, among[owner], begin[state] + first
+        below = base.product.edge[reading.edge].astype(np.int64)
+        return reading, below, place, among[owner], begin[state] + first
 
     def __call__(self, d: ExactDistribution) -> tuple[Floats, Callable[[Floats], Floats]]:
         """log Z_y of each (n,) under a distribution of the base; and the moments given y, summed with weights (n,)."""
-        log_z, passes = np.full(self._n, -np.inf), list[tuple[Reading, Ints, Floats, Messages]]()
-        for reading, place, owner, first in self._batches:
+        log_z, passes = np.full(self._n, -np.inf), list[tuple[Ints, Ints, Floats, Messages]]()
+        for reading, below, place, owner, first in self._batches:
             if len(owner):
-                law = reading.under(self._base.product, d.weights)
+                law = replace(reading.weights, reward=d.weights.reward[below], rules=d.weights.rules)
                 messages = place.messages([law])[0] if place else pass_messages(reading.product, law)
                 values = first + messages.log_completions(0, reading.product.starts)
                 np.logaddexp.at(log_z, owner, values)
-                passes.append((reading, owner, values, messages))
+                passes.append((below, owner, values, messages))
 
         def moments(weights: Floats) -> Floats:
             shares = np.bincount(self._which, weights, minlength=self._n)
-            n_pairs, total = d.world.n_states * d.world.n_actions, np.zeros(d.moments().size)
-            for reading, owner, values, messages in passes:
+            world, total, uses = d.world, np.zeros(d.moments().size), np.zeros(len(d.world.source))
+            n_pairs, pairs = world.n_states * world.n_actions, world.source.astype(np.int64) * world.n_actions
+            for below, owner, values, messages in passes:
                 flow = messages.flow(starts=shares[owner] * np.exp(values - log_z[owner]))
-                world = reading.product.world
-                pairs = world.source.astype(np.int64) * world.n_actions + world.action
-                total[:n_pairs] += np.bincount(pairs, flow.discounted, minlength=n_pairs)
+                uses += np.bincount(below, flow.discounted, minlength=len(uses))
                 total[n_pairs:] += np.diag(flow.kept)
+            total[:n_pairs] = np.bincount(pairs + world.action, uses, minlength=n_pairs)
             return total.reshape(d.moments().shape)
 
         return log_z[self._which], moments

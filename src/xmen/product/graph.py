@@ -455,7 +455,8 @@ class Product:
     def topological(self) -> tuple[NDArray[np.uint32], NDArray[np.int32]] | None:
         """Nodes so that all edges go forward, and the longest way to each; None when there is a cycle."""
         order, longest = topological_order(self.indptr, self.target)
-        return (order, longest) if len(order) == self.n_nodes else None
+        # Sorted, the order of nodes is nearly that of their numbers, and of their edges in memory.
+        return (np.argsort(longest, kind="stable").astype(np.uint32), longest) if len(order) == self.n_nodes else None
 
     def timeless(self, discount: float) -> bool:
         """Whether one message per node is enough, whatever the number of actions before it.

@@ -207,17 +207,16 @@ class SinglePass(Timeless):
         self._discount = weights.discount ** product.depth.astype(np.float64)
         log_weight = timeless_log_weights(product, weights)
         self._value = value = product.log_ends(weights.rules, product.stops)
-        sweeps.log_sweep(self._order[::-1].copy(), -longest, product.indptr, product.target, log_weight, value)
+        graph = product.indptr, product.target
+        self._conditional = sweeps.log_sweep(self._order[::-1].copy(), -longest, *graph, log_weight, value)
         self.log_partition, self._starts = start_law(product, weights, value[product.starts])
-        graph = product.indptr, product.target, np.arange(product.n_edges, dtype=np.uint32)
-        self._conditional = sweeps.conditional_weights(graph, log_weight, value, value)
 
     def flow(self, with_entropy: bool = False, starts: Floats | None = None) -> Flow:
         product, (counts, discounted) = self._product, np.zeros((2, len(self._product.world.source)))
         graph, starts = (product.indptr, product.target, product.edge), self._starts if starts is None else starts
         here = begun(product, starts)
         chain = self._order, graph, self._conditional, self._discount
-        entropy = entropy_of(starts) + sweeps.forward_sweep(*chain, here, counts, discounted)
+        entropy = entropy_of(starts) + sweeps.forward_sweep(*chain, here, counts, discounted, with_entropy)
         return Flow(counts, discounted, starts, entropy, both_kept(product, np.where(product.stops, here, 0.0)))
 
 

@@ -95,10 +95,6 @@ class Reading(NamedTuple):
         """Walks through the world of the product that was read."""
         return Walks(product.world, walks.starts, product.edge[self.edge[walks.edges]].astype(np.int32), walks.offsets)
 
-    def under(self, product: Product, weights: EdgeWeights) -> EdgeWeights:
-        """The weights under another reward of the law that was read."""
-        return replace(self.weights, reward=weights.reward[product.edge[self.edge]], rules=weights.rules)
-
 
 EDGE_BYTES = 150  # of an edge while readings are made
 

@@ -27,24 +27,28 @@ def edge_log_weights(indptr: Any, edge: Any, log_dynamics: Any, discount: Any, r
 
 
 @compiled
-def log_sweep(order: Any, rank: Any, indptr: Any, target: Any, log_weight: Any, value: Any) -> None:
+def log_sweep(order: Any, rank: Any, indptr: Any, target: Any, log_weight: Any, value: Any) -> Any:
     """value[n] = log sum of exp(log_weight + value[target]) over edges to nodes of lower rank, in this order.
 
-    `value` starts as 0 where trajectories may stop and -inf elsewhere; log_weight is per product edge.
+    `value` starts as 0 where trajectories may stop and -inf elsewhere; log_weight is per product edge. Returns a
+    weight of each edge (n_edges,), in proportion to its share of its node.
     """
+    shares = np.empty(len(target), dtype=np.float64)
     for i in range(len(order)):
         node = order[i]
-        largest = value[node]
-        for e in range(indptr[node], indptr[node + 1]):
-            if rank[target[e]] < rank[node]:
-                largest = max(largest, log_weight[e] + value[target[e]])
+        begin, end, largest = indptr[node], indptr[node + 1], value[node]
+        for e in range(begin, end):
+            shares[e] = log_weight[e] + value[target[e]] if rank[target[e]] < rank[node] else -np.inf
+            largest = max(largest, shares[e])
         if largest == -np.inf:
+            shares[begin:end] = 0.0
             continue
         total = np.exp(value[node] - largest)
-        for e in range(indptr[node], indptr[node + 1]):
-            if rank[target[e]] < rank[node]:
-                total += np.exp(log_weight[e] + value[target[e]] - largest)
+        for e in range(begin, end):
+            shares[e] = np.exp(shares[e] - largest)
+            total += shares[e]
         value[node] = largest + np.log(total)
+    return shares
 
 
 @compiled
@@ -160,8 +164,10 @@ def forward_layer(
 
 
 @compiled
-def forward_sweep(order: Any, graph: Any, weights: Any, discount: Any, here: Any, counts: Any, discounted: Any) -> Any:
-    """Visits pushed through an acyclic graph in topological order; returns the mean entropy of the choices."""
+def forward_sweep(
+    order: Any, graph: Any, weights: Any, discount: Any, here: Any, counts: Any, discounted: Any, with_entropy: bool
+) -> Any:
+    """Visits pushed through an acyclic graph in topological order; returns the entropy of the choices, if asked."""
     indptr, target, edge = graph
     entropy = 0.0
     for i in range(len(order)):
@@ -179,7 +185,7 @@ def forward_sweep(order: Any, graph: Any, weights: Any, discount: Any, here: Any
                 here[target[e]] += flow
                 counts[edge[e]] += flow
                 discounted[edge[e]] += discount[node] * flow
-                if share > 0.0:
+                if with_entropy and share > 0.0:
                     entropy -= flow * np.log(share)
     return entropy
 
