@@ -52,6 +52,15 @@ for width, horizon, n_rules in ((6, 16, 1), (9, 24, 3), (15, 40, 4), (20, 60, 5)
     ratios = [gradient_ratio(d, table, hidden(walks, rng, *kind)) for kind in kinds]
     print(f"{width**2:6} {horizon:8} {d.product.n_edges:8,} {ratios[0]:7.2f} {ratios[1]:7.2f} {ratios[2]:11.2f}")
 
+print("\nthe same in random worlds without an end, where every position is possible everywhere")
+for n_states, horizon in ((50, 30), (200, 60), (1000, 60)):
+    rng = np.random.default_rng(0)
+    rows = [(s, a, int(rng.integers(n_states)), 1.0) for s in range(n_states) for a in range(4)]
+    d = xm.distribution(xm.MDP(n_states, 4, rows, 0, horizon=horizon), None, None, engine="exact", seed=0)
+    walks, table = d.sample(30), rng.normal(size=(n_states, 4))
+    ratios = [gradient_ratio(d, table, hidden(walks, rng, *kind)) for kind in kinds]
+    print(f"{n_states:6} {horizon:8} {d.product.n_edges:8,} {ratios[0]:7.2f} {ratios[1]:7.2f} {ratios[2]:11.2f}")
+
 print("\nlearning four weights on the memory grid, 30 % of positions seen")
 world, rng = MEMORY.world, np.random.default_rng(0)
 features = rng.normal(size=(world.n_states, world.n_actions, 4))
