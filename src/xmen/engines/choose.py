@@ -7,7 +7,6 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import logsumexp
 
 from xmen.constraints.constraint import Constraint, units, usual_rules
 from xmen.engines.diagnosis import explain_conflict, feasible_product, from_start, require_every_start, warn_of_idle
@@ -21,7 +20,6 @@ from xmen.options import require_choice
 from xmen.rewards import Floats, Reward
 from xmen.worlds.mdp import MDP
 from xmen.worlds.network import Network
-from xmen.worlds.sightings import Sighting
 from xmen.worlds.trajectory import Trajectory
 from xmen.worlds.walks import require_count
 
@@ -73,12 +71,6 @@ class GivenStart(Distribution):
     def _log_normaliser(self, start: int) -> float:
         part = self.parts[int(np.searchsorted(self._starts, start))]
         return float(part.log_partition())  # a part starts with probability 1, so that log d0 stays in the score
-
-    def log_seen(self, sighting: Sighting) -> float:
-        return float(logsumexp([part.log_seen(sighting) for part in self.parts], b=self._shares))
-
-    def seen(self, sighting: Sighting) -> Distribution:
-        raise EngineError(f"engine={self.engine!r} has no posterior over several given starts: engine='exact' has.")
 
     def with_reward(self, reward: Reward | ArrayLike | None) -> "GivenStart":
         return GivenStart(self.law.with_reward(reward), [part.with_reward(reward) for part in self.parts], self._rng)

@@ -9,7 +9,7 @@ are drawn from d0, however many valid trajectories begin there. log Z then stand
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, NamedTuple, Self, overload
+from typing import Any, Literal, NamedTuple, NoReturn, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -288,11 +288,15 @@ class Distribution(ABC):
         >>> round(d.probability(xm.visit(grid.at((1, 1)))), 6)
         0.666667
         """
-        raise EngineError(f"engine={self.engine!r} does not weigh what was seen: engine='exact' and 'reject' do.")
+        return self._weigh_seen()
 
     def log_seen(self, sighting: Sighting) -> float:
         """log p(y) = log sum of P(tau) p(y | tau); -inf where no valid trajectory explains what was seen."""
-        raise EngineError(f"engine={self.engine!r} does not weigh what was seen: engine='exact' and 'reject' do.")
+        return self._weigh_seen()
+
+    def _weigh_seen(self) -> NoReturn:
+        what = f"engine={self.engine!r} does not weigh what was seen"
+        raise EngineError(f"{what}: engine='exact' does, and 'reject' where it is not given several starts.")
 
     @abstractmethod
     def with_reward(self, reward: Reward | ArrayLike | None) -> Self:

@@ -81,9 +81,8 @@ def explain_unseen(product: Product, sighting: Sighting) -> InfeasibleError:
             rest = conjunction([part for j, (_, part) in enumerate(parts) if j != i])
             if fits(sighting, multiply(world, rest, DEFAULT_MAX_NODES)):
                 ways.append(label)
-    advice: Message | str = " Noise allows for wrong entries." if sighting.certain else ""
-    if ways:
-        advice = Message(" Without {} it would.", joined(ways, " or ", "{!r}"))
+    noise = " Noise allows for wrong entries." if sighting.certain else ""
+    advice = Message(" Without {} it would.", joined(ways, " or ", "{!r}")) if ways else noise
     what = "this sighting" if world is product.compiled.world else "this sighting beside those before it"
     sentence = "no valid trajectory explains {}: {}.{}"
     error = InfeasibleError(Message(sentence, what, where, advice, world=world), conflict=tuple(ways))
@@ -252,9 +251,8 @@ class SeenTogether:
         self._which = np.array([number.setdefault(sighting, len(number)) for sighting in sightings], dtype=np.int64)
         self._base, self._sightings = base, sightings
         scripts = [read_sighting(sighting, base.world) for sighting in number]
-        self._n = len(scripts)
         self._batches: list[tuple[Reading, Ints, OnDevice | None, Ints, Floats]] = []
-        room = max(1, BATCH // base.product.n_nodes)
+        self._n, room = len(scripts), max(1, BATCH // base.product.n_nodes)
         ends = np.cumsum([script.n for script in scripts]) // room
         for batch in np.unique(ends):
             among = np.flatnonzero(ends == batch)

@@ -559,8 +559,7 @@ class MaximumEntropy(GradientLearner):
         network = self.world if isinstance(self.world, Network) else None
         of_trips: tuple[type[Method], ...] = (Exact,) if usual_rules(task.constraint) else AUTO_TRIPS
         kinds = AUTO if network is None else of_trips
-        if task.demos.sightings:
-            kinds = tuple(kind for kind in kinds if kind.takes_sightings)
+        kinds = tuple(kind for kind in kinds if kind.takes_sightings or not task.demos.sightings)
         settings, reward = self._begin()
 
         def begun(method: Method) -> Run[Any]:

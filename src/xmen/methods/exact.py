@@ -89,12 +89,12 @@ class ExactRun(LbfgsRun[LbfgsState]):
 
     def conclude(self, state: LbfgsState, monitor: Monitor) -> Outcome:
         outcome = super().conclude(state, monitor)
-        seen_in_part = bool(self.task.demos.sightings)
+        partly = len(self.task.demos.sightings) > 0
         if not monitor.stopped:  # short of the optimum, weights are finite whatever they are
             warn_undetermined(self.base, self.task, self.settings, "where the gradient fell below tol")
-            if seen_in_part and not self.coordinates.l2.any() and len(self.coordinates.free) <= MOST_SEARCHES:
+            if partly and not self.coordinates.l2.any() and len(self.coordinates.free) <= MOST_SEARCHES:
                 warn_unseen(information(self.task, self.settings, self.answer(state)))
-        if state.finished and not seen_in_part:
+        if state.finished and not partly:
             warn_of_starts(self.base, self.features.table(self.answer(state)), self.task.demos)
         return outcome._replace(base=self.base)
 

@@ -54,8 +54,8 @@ def warn_undetermined(
                 return
         base = ExactDistribution(product, base.law.with_reward(None), None)
     features = task.features.bare if isinstance(task.features, RuleFeatures) else task.features
-    if not task.demos.sightings:  # which have no features that could be compared
-        warn_unbounded(unbounded(base, features, task.demos), ended)
+    # Sightings have no features that could be compared.
+    warn_unbounded([] if task.demos.sightings else unbounded(base, features, task.demos), ended)
     # One-hot states are never all identified (the goal's, for one); who chose nothing is told nothing.
     if not isinstance(features, StateFeatures) and features.d <= MOST_FEATURES:
         warn_unidentified(unidentified(base, features))

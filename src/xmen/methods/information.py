@@ -112,9 +112,9 @@ def information(task: Task, settings: FitSettings, weights: Floats, settled: Seq
         if task.demos.sightings:
             seen, complete = _seen_moments(task, settings, weights), hessian
             rows, hessian = np.concatenate([rows, seen[0]]), hessian - seen[1]
-        as_given = np.argsort(task.demos.numbers)
-        scores, shares = (rows - expected)[as_given], task.demos.all_weights[as_given]
-        return Information(coordinates, hessian, scores, shares, settled, False, complete)
+        own = np.argsort(task.demos.numbers)  # in the order in which they were given
+        told = (rows - expected)[own], task.demos.all_weights[own]
+        return Information(coordinates, hessian, *told, settled, False, complete)
 
 
 Means = Callable[[list[Floats]], Iterable[Floats]]
