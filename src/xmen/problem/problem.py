@@ -27,7 +27,7 @@ from xmen.problem import document as toml
 from xmen.problem import parts
 from xmen.problem.document import TomlTable, read_values, toml_text, within_fence
 from xmen.rewards import Floats, LinearReward, Reward, reward_table
-from xmen.worlds import MDP, Trajectory, read_demos
+from xmen.worlds import MDP, Sighting, Trajectory, read_demos
 from xmen.worlds.names import is_missing, rule_text
 from xmen.worlds.sightings import confusion
 from xmen.worlds.tables import RecordedDemos
