@@ -11,7 +11,6 @@ from xmen.answers import rule_search
 from xmen.cli._output import check_target, print_facts, print_json, print_notes, print_table, working
 from xmen.cli._subject import open_problem
 from xmen.cli.plot import DPI, SUFFIXES
-from xmen.constraints.constraint import Usually
 from xmen.plots.graph import plot_rules
 from xmen.problem import demo_weights
 from xmen.problem.problem import append_rules
@@ -45,8 +44,8 @@ def run_rules(
             one["again"] = share
     if others:
         for one, rule in zip(found, model.rules_, strict=True):
-            rule = rule.rule if isinstance(rule, Usually) else rule
-            one["held_out"] = sum(map(rule.accepts, others)) / len(others)
+            kept = getattr(rule, "rule", rule).accepts  # of one that is usually kept, the rule itself
+            one["held_out"] = sum(map(kept, others)) / len(others)
     report: dict[str, Any] = {
         "problem": str(path),
         "demonstrations": len(trajectories),

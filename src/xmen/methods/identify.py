@@ -62,10 +62,7 @@ def warn_undetermined(
 
 
 def warn_of_usual(usual: list[Usually], shares: Floats, weights: Mapping[str, float], converged: bool) -> None:
-    """Warn of rules whose weights were learned, and that all demonstrations keep or all break.
-
-    InfeasibleError where the fit has driven the weight of a share that was given beyond all reason.
-    """
+    """Warn of learned weights of rules that all demonstrations keep or break; refuse shares that drive theirs away."""
     for rule, share in zip(usual, shares.tolist(), strict=True):
         if rule.weight is None and not EPSILON < share < 1.0 - EPSILON:
             what = "every demonstration keeps" if share > 0.5 else "no demonstration keeps"

@@ -68,11 +68,9 @@ class Information(NamedTuple):
         told = ~np.isin(free, list(self.settled))
         alone = self.weights[:, None] * (scores - self.weights @ scores) * told
         by_group = alone if groups is None else _summed(alone, np.asarray(groups))
-        curved = (
-            alone.T @ alone if self.by_scores else told[:, None] * self.hessian[at] * np.sum(self.weights**2) * told
-        )
+        plain = alone.T @ alone if self.by_scores else np.outer(told, told) * self.hessian[at] * np.sum(self.weights**2)
         out = np.zeros((2, d, d))
-        for whole, middle in zip(out, (curved, by_group.T @ by_group), strict=True):
+        for whole, middle in zip(out, (plain, by_group.T @ by_group), strict=True):
             whole[at] = inverse @ middle @ inverse
             if noise is not None:  # of many features only the variances were kept
                 whole[at] += inverse @ (noise[at] if noise.ndim == 2 else np.diag(noise[free])) @ inverse

@@ -12,7 +12,6 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 
-from xmen.constraints.constraint import Usually
 from xmen.errors import WorldError
 from xmen.plots.world import PALETTE, SYMBOLS, axes, legend_symbol
 from xmen.progress import Record
@@ -380,7 +379,7 @@ def plot_rules(model: RuleInference, held_out: Sequence[Trajectory] | None = Non
     ax.set_xlabel("gain (nats per demonstration; dashed: the least that counts)", color=GAIN_COLOUR)
     ax.spines[["top", "right"]].set_visible(False)
     if held_out is not None and len(held_out):
-        rules = [one.rule if isinstance(one, Usually) else one for one in model.rules_]
+        rules = [getattr(rule, "rule", rule) for rule in model.rules_]  # of one that is usually kept the hard one
         keeps = np.array([[rule.accepts(tau) for tau in held_out] for rule in rules])
         top = ax.twiny()
         top.set_xlim(-0.02, 1.02)

@@ -70,15 +70,15 @@ class Report(Options):
 def report_of(search: Search, found: Found) -> Report:
     """What became of every candidate: rules found in their order, then the others by status and falling gain."""
 
-    def verdict(one: Scored, status: str, level: Level, note: str) -> Verdict:
-        chance = level.chance(one.sure)
+    def verdict(one: Scored, status: str, note: str) -> Verdict:
+        chance = found.level.chance(one.sure)
         text = one.text if status == "found" else one.candidate.text
         return Verdict(text, status, one.gain, chance, one.share, not one.kept.exact, note)
 
     at_first, out = {one.candidate.text: one for one in found.first}, []
     for one in found.taken:
         weaker = "" if one.instead_of is None else f"weaker than {one.instead_of.candidate.text}, which adds too little"
-        out.append(verdict(one, "found", one.level, weaker))
+        out.append(verdict(one, "found", weaker))
     taken = {one.candidate.text for one in found.taken}
     for last in [one for one in found.last if one.candidate.text not in taken]:
         first, status, note = at_first.get(last.candidate.text), "not significant", ""
@@ -88,7 +88,7 @@ def report_of(search: Search, found: Found) -> Report:
             status, note = "equivalent", f"to {same}"
         elif last.kept.certain:
             status = "implied"
-        out.append(verdict(last, status, found.level, note))
+        out.append(verdict(last, status, note))
     ranked = {one.candidate.text for one in found.last} | taken
     out += [_broken(search, i) for i, one in enumerate(search.candidates) if one.text not in ranked]
     verdicts = sorted(out, key=lambda one: STATUSES.index(one.status))

@@ -16,8 +16,7 @@ from typing import Any
 
 import joblib
 import numpy as np
-from scipy.optimize import brentq
-from scipy.special import expit, logit
+from scipy.optimize import minimize_scalar
 
 from xmen.constraints.constraint import Constraint, Usually, conjunction, usual_rules, usually
 from xmen.engines.exact import ExactDistribution
@@ -65,13 +64,11 @@ MOST_NATS = 50.0  # of the weight of a rule that is kept wherever it can be
 def gain_of_trips(each: Floats, weights: Floats, share: float) -> float:
     """The gain of a rule that the model keeps with these P_i (n,), in trips with weights (n,), and some break."""
 
-    def lacking(w: float) -> float:
-        return share - float(weights @ expit(w + logit(each)))
+    def loss(w: float) -> float:
+        return float(weights @ np.log1p(each * np.expm1(w)) - share * w)
 
-    if lacking(0.0) <= 0.0:
-        return 0.0
-    w = MOST_NATS if lacking(MOST_NATS) >= 0.0 else brentq(lacking, 0.0, MOST_NATS)
-    return float(share * w - weights @ np.log1p(each * np.expm1(w)))
+    found = minimize_scalar(loss, bounds=(0.0, MOST_NATS), method="bounded", options={"xatol": 1e-9})
+    return max(0.0, -float(found.fun))
 
 
 def effective_number(weights: Floats) -> float:
@@ -354,6 +351,7 @@ class Scored:
     candidate: Candidate
     share: float
     kept: Kept
+    instead_of: "Scored | None" = None  # where it was taken: the stronger rule that adds too little
 
     @property
     def gain(self) -> float:
@@ -379,18 +377,10 @@ class Scored:
 
 
 @dataclass(frozen=True)
-class Taken(Scored):
-    """A rule of the answer, as it stood when it was taken: the level it passed, and what it was taken instead of."""
-
-    level: Level
-    instead_of: Scored | None
-
-
-@dataclass(frozen=True)
 class Found:
     """The answer: the rules in the order taken, the models without and with them, and the first and last ranking."""
 
-    taken: list[Taken]
+    taken: list[Scored]
     start: Model
     model: Model
     first: list[Scored]  # every admissible candidate under the model without rules
@@ -411,7 +401,7 @@ class Search:
 
     def run(self) -> Found:
         """Rules until none passes."""
-        taken: list[Taken] = []
+        taken: list[Scored] = []
         model = start = self._fitted(taken)
         first = ranking = self._rank(model)
         while len(taken) < self.setting.max_rules:
@@ -428,7 +418,7 @@ class Search:
         n = effective_number(self.weights)
         return Level(n, len(self.candidates), self.setting.level, self.setting.min_gain)
 
-    def _fitted(self, taken: list[Taken]) -> Model:
+    def _fitted(self, taken: list[Scored]) -> Model:
         """The model under these rules."""
         rules, alive = [*self.known, *(one.rule.named(one.text) for one in taken)], self.weights > 0
         demos = [tau for tau, here in zip(self.demos, alive.tolist(), strict=True) if here]
@@ -437,11 +427,6 @@ class Search:
     @cached_property
     def _shared(self) -> Shared:
         return Shared(self.setting.world.any_task)
-
-    @cached_property
-    def _rows(self) -> dict[str, int]:
-        """Where each candidate stands, by its text."""
-        return {one.text: row for row, one in enumerate(self.candidates)}
 
     def _rank(self, model: Model, only: int | None = None) -> list[Scored]:
         """All candidates that enough demonstrations keep, by falling gain, the simplest of equals first; or one."""
@@ -461,33 +446,31 @@ class Search:
             rest = rest[len(same) :]
         return ranking
 
-    def _choose(self, model: Model, ranking: list[Scored]) -> Taken | None:
-        """The best candidate, or a simpler one that it implies and is hardly better than; None if none passes.
-
-        The weight of a rule that is usually kept is learned: only one that fits the product is taken.
-        """
-        level, ranking = self._level, [one for one in ranking if one.share == 1.0 or one.kept.exact]
+    def _choose(self, model: Model, ranking: list[Scored]) -> Scored | None:
+        """The best candidate, or a simpler one that it implies and is hardly better than; None if none passes."""
+        level = self._level
+        ranking = [one for one in ranking if one.share == 1.0 or one.kept.exact]  # a weight that is learned has to fit
         if not ranking or not level.passes(ranking[0].sure):
             return None
         best = ranking[0]
         near = [one for one in ranking[1:] if level.passes(one.sure) and not level.decides(best.sure - one.sure)]
         pool = [best, *(one for one in near if model.implies(best.candidate.tabled, one.candidate.tabled))]
         choice = min(pool, key=lambda one: one.candidate.simplicity)
-        return Taken(**vars(choice), level=level, instead_of=best if best.sure > choice.sure + EQUAL else None)
+        return replace(choice, instead_of=best if best.sure > choice.sure + EQUAL else None)
 
-    def _without_superfluous(self, taken: list[Taken]) -> list[Taken]:
+    def _without_superfluous(self, taken: list[Scored]) -> list[Scored]:
         """Drop, one after the other, the rule that is worth the least next to the others, if it no longer passes."""
         while len(taken) > 1:
             worth = [self._worth(taken, i) for i in range(len(taken) - 1)]
             least = min(range(len(worth)), key=lambda i: worth[i].sure)
-            if taken[least].level.passes(worth[least].sure):
+            if self._level.passes(worth[least].sure):
                 break
             del taken[least]
             # What came after it was gained next to it, and is now gained without it.
-            taken = [replace(one, **vars(self._worth(taken[: i + 1], i))) for i, one in enumerate(taken)]
+            taken = [replace(self._worth(taken[: i + 1], i), instead_of=one.instead_of) for i, one in enumerate(taken)]
         return taken
 
-    def _worth(self, taken: list[Taken], which: int) -> Scored:
+    def _worth(self, taken: list[Scored], which: int) -> Scored:
         """One of the rules as if it were the last to be taken."""
         model = self._fitted(taken[:which] + taken[which + 1 :])
-        return self._rank(model, only=self._rows[taken[which].candidate.text])[0]
+        return self._rank(model, only=[one.text for one in self.candidates].index(taken[which].candidate.text))[0]
