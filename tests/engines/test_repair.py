@@ -133,6 +133,23 @@ def test_networks_go_between_the_ends_of_the_trip_or_others():
         xm.repair(network, xm.never(xm.at(1, 2)), tau)
 
 
+def test_all_that_keep_the_rules_that_fit_have_been_looked_at():
+    """Six ways, of which 4 pass the centre: the largest product allowed has no room for a rule."""
+    grid = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), moves=("up", "right"))
+    tau, centre = xm.Trajectory([0, 1, 2, 5, 8], [1, 1, 0, 0]), xm.visit(grid.at((1, 1)))
+    assert [one.cost for one in xm.repair(grid, centre, tau, best=9, max_nodes=1)] == [1, 2, 2, 3]
+    with pytest.raises(xm.InfeasibleError, match="through all of them"):
+        xm.repair(grid, centre & xm.never(grid.at((1, 1))), tau, max_nodes=1)
+
+
+def test_narrow_worlds_are_not_gone_through_for_ever(monkeypatch):
+    """To and fro without an end, every trip longer than the last: it is left when these have so many states."""
+    monkeypatch.setattr("xmen.engines.repair.MOST_STATES", 2_000)
+    network = xm.Network(3, 2, [(0, 0, 1, 1.0), (1, 0, 0, 1.0), (1, 1, 2, 1.0), (2, 0, 0, 1.0)])
+    with pytest.raises(xm.ProductTooLargeError):
+        xm.repair(network, xm.share(xm.at(0)) >= 0.9, xm.Trajectory([0, 1, 2], [0, 1]), max_nodes=50)
+
+
 def test_rules_that_do_not_fit_are_looked_at_afterwards():
     grid = xm.GridWorld(4, 4, start=(0, 0), goal=(3, 3), moves=("up", "down", "left", "right"), horizon=14)
     tau = grid.along([0, 1, 0, 1, 2, 3, 2, 6, 10, 11, 15])

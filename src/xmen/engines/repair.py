@@ -21,7 +21,7 @@ from xmen.engines.choose import RELAXED_SHARE
 from xmen.engines.diagnosis import feasible_product
 from xmen.engines.distribution import Rules, as_constraint
 from xmen.engines.reject import relax
-from xmen.errors import MEMORY, EngineError, ProductTooLargeError, TrajectoryError
+from xmen.errors import MEMORY, EngineError, InfeasibleError, ProductTooLargeError, TrajectoryError
 from xmen.machines.tables import CompiledConstraint
 from xmen.options import require_whole
 from xmen.product.graph import DEFAULT_MAX_NODES, Product
@@ -283,7 +283,7 @@ def _actions(product: Product, states: tuple[int, ...], kept: list[int]) -> Iter
 
 
 MOST_NODES = DEFAULT_MAX_NODES // RELAXED_SHARE  # a table has them all, for every position
-MOST_TRIED = 10_000  # trajectories that keep the rules that fit the product
+MOST_STATES = 100_000  # of trajectories that keep the rules that fit the product: in narrow worlds they grow long
 
 
 @dataclass(frozen=True)
@@ -359,6 +359,8 @@ def repair(
     if hard is not None:
         hard.check_world(world)
     found = [_described(world, tau, one) for one in islice(_valid(world, hard, tau, max_nodes), wanted)]
+    if wanted and not found:
+        raise InfeasibleError("no trajectory of this world keeps all rules: a search has been through all of them.")
     return found[0] if best is None else found
 
 
@@ -367,9 +369,12 @@ def _valid(world: MDP, rule: Constraint | None, tau: Trajectory, max_nodes: int)
     try:
         yield from nearest(feasible_product(CompiledConstraint(rule, world), max_nodes), tau)
     except ProductTooLargeError:
-        relaxed = nearest(relax(world, rule, max_nodes).product, tau)
-        yield from (made for made in islice(relaxed, MOST_TRIED) if rule is None or rule.accepts(made))
-        raise
+        states = 0
+        for made in nearest(relax(world, rule, max_nodes).product, tau):
+            if (states := states + len(made.states)) > MOST_STATES:
+                raise
+            if rule is None or rule.accepts(made):
+                yield made
 
 
 def _described(world: MDP, tau: Trajectory, made: Trajectory) -> Repair:
