@@ -58,7 +58,7 @@ def rule_search(problem: Problem, **wanted: Any) -> RuleInference:
     """A search over the events of a problem, beyond its rules and what a reward of its features explains."""
     settings = {name: getattr(problem.settings, name) for name in ("discount", "max_nodes", "seed")}
     events, features = dict(problem.events), problem.features
-    return RuleInference(problem.world, events, features, known=hard_part(problem.constraint), **settings, **wanted)
+    return RuleInference(problem.world, events, features, known=problem.constraint, **settings, **wanted)
 
 
 # ---- What of a problem can be put on a map: events that are places, rewards of states, coordinates of nodes
