@@ -8,6 +8,7 @@ import pytest
 import xmen as xm
 from studio.problems import changed, write_problem
 from studio.test_live import walks
+from xmen.answers import before_learning
 from xmen.problem import read_problem
 from xmen.studio.document import open_document, read_one
 from xmen.studio.worker import Actor, check, find_rules, learn, mend, python_text
@@ -87,7 +88,7 @@ def test_what_was_learned_of_a_usual_rule_is_that_of_the_library(path):
     assert row["error"] == pytest.approx(model.summary().standard_errors[-1], rel=1e-4)
     assert row["kept"] == pytest.approx(20 / 21, abs=1e-6)  # as often as the demonstrations do
     assert found["compare"]["rules"] == []
-    actor = Actor(problem.unlearned, models["model"], None)
+    actor = Actor(before_learning(problem), models["model"], None)
     drawn = actor.generate(n=400, best=0, seed=0)["trajectories"]
     assert 0 < sum("not_kept" in one for one in drawn) < 60  # 19 are expected
     assert all(one["valid"] for one in drawn)
@@ -97,10 +98,10 @@ def test_what_was_learned_of_a_usual_rule_is_that_of_the_library(path):
 def test_before_anything_is_learned_a_usual_rule_has_no_preference(path):
     problem = document(path, **usually()).problem_at(path)
     hard = xm.distribution(problem.world, problem.rules["fetch the key"])
-    assert problem.unlearned.distribution().log_partition() == pytest.approx(hard.log_partition())
+    assert before_learning(problem).distribution().log_partition() == pytest.approx(hard.log_partition())
     given = document(path, **usually("usually(count(mud) <= 1, share=0.9)")).problem_at(path)
     mud = given.rules["hardly any mud"].rule
-    assert given.unlearned.distribution().probability(mud) == pytest.approx(0.9)
+    assert before_learning(given).distribution().probability(mud) == pytest.approx(0.9)
 
 
 def test_rules_are_found_beside_usual_ones_and_in_demonstrations_without_gaps(path):

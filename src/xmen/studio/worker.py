@@ -447,8 +447,7 @@ def _answer(question: Question, acting: list[Any], say: Say) -> tuple[Record, Re
         asked = (document, question.model, also, promise)
         if question.kind != "step" or acting[:1] != [asked]:
             model = None if question.model is None else pickle.loads(question.model)
-            further = conjunction([problem.further(text) for text in also])
-            actor = Actor(answers.before_learning(problem), model, further)
+            actor = Actor(answers.before_learning(problem), model, conjunction(map(problem.further, also)))
             answer: Record = {"generate": actor.generate, "policy": actor.promises, "complete": actor.complete}
             if question.kind in answer:
                 return answer[question.kind](**arguments), {}
