@@ -8,8 +8,6 @@ it is its probability. What an end is worth says what is promised:
 - "bonus": an end at which every rule was kept is worth `bonus`, others 0.
 
 An end at which every rule was kept is also worth the weights of those rules that are usually kept and were.
-
-The arithmetic itself is that of the game: compiled loops, or a device.
 """
 
 from collections.abc import Callable, Iterator

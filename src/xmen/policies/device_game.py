@@ -37,8 +37,7 @@ class DeviceGame(Game):
         self._pair = torch.as_tensor(self.pair, device=device)
         self._ended = (self._first[1:] == self._first[:-1]).double()  # 1 where a node has no choices, 0 elsewhere
         self._numbers = torch.arange(self.n_choices, dtype=torch.int32, device=device)
-        most = max(2, self.n_choices, product.n_nodes)
-        self._zeros = torch.zeros(most, dtype=torch.float64, device=device)
+        self._zeros = torch.zeros(max(2, self.n_choices, product.n_nodes), dtype=torch.float64, device=device)
 
     def _moved(self, values: Index) -> Tensor:
         return torch.as_tensor(values.view(np.int32), device=self.device)
@@ -76,8 +75,6 @@ class DeviceGame(Game):
         order, ends = self._by_pair
         return self.on_host(row_sums(used[order][:, None], ends)).reshape(self.product.world.n_states, -1)
 
-    # --- backwards -------------------------------------------------------------------------------------------------
-
     def _bounds(self, stretch: Stretch) -> Tensor:
         """Where the choices of each node of a stretch begin, counted from those of its first."""
         first = self._first[stretch.nodes.start : stretch.nodes.stop + 1]
@@ -101,8 +98,6 @@ class DeviceGame(Game):
         near = torch.full((1,), 1.0 - tolerance, dtype=torch.float64, device=self.device)
         return self._do.best(self._bounds(stretch), odds[:, None], near)[:, 0]
 
-    # --- forwards --------------------------------------------------------------------------------------------------
-
     def begin(self, starts: Floats) -> Occupancy:
         here, ended = torch.zeros((2, self.product.n_nodes), dtype=torch.float64, device=self.device)
         here.index_add_(0, self._moved(self.product.starts), self.array(starts))
@@ -118,8 +113,6 @@ class DeviceGame(Game):
         flow.ended.addcmul_(flow.here, self._ended)
         nothing = self._zeros[: rows.n_rows]
         flow.here = self._do.products(rows, probability, through[:, None], nothing[:, None])[:, 0]
-
-    # --- episodes --------------------------------------------------------------------------------------------------
 
     def players(self, starts: Index) -> Tensor:
         return self._moved(starts).clone()
@@ -138,8 +131,4 @@ class DeviceGame(Game):
     def _pick(self, rows: Rows, weights: Tensor, uniforms: Tensor, at: Tensor) -> Tensor:
         """The entry of its row that each takes, in proportion to weights; moves `at` to the other end of it."""
         undiscounted = Factors(0.0, 1.0, self._zeros[:2])
-        return self._do.choose(Moves(rows, weights, weights, undiscounted), self._ones, 0, uniforms, at)
-
-    @cached_property
-    def _ones(self) -> Tensor:
-        return torch.ones_like(self._zeros)[:, None]
+        return self._do.choose(Moves(rows, weights, weights, undiscounted), self._ones[:, None], 0, uniforms, at)

@@ -68,8 +68,6 @@ def breaking(behaviour: Behaviour) -> dict[str, float]:
 
 
 SHOWN = 6  # steps and actions printed before the rest is summed up
-
-
 Move = tuple[int, int]  # an action, and the state to which chance may let it lead
 
 
@@ -122,9 +120,8 @@ def explain(game: Game, max_nodes: int | None = None) -> Impossible | None:
         if not broken:
             reason = "leaves no way to keep all rules and arrive"
         reasons.append("cannot arrive in time" if arrives == 0.0 else reason)
-    conflict, dropping = _blame(product.world, rules, max_nodes)
-    found_best = best_chance(best, starts)
-    return Impossible(product.world, found_best, start, story, failing, reasons, conflict, dropping)
+    blame = _blame(product.world, rules, max_nodes)
+    return Impossible(product.world, best_chance(best, starts), *found, reasons, *blame)
 
 
 def promised(game: Game, table: Floats, discount: float, validity: Validity, max_nodes: int | None = None) -> Behaviour:
@@ -150,8 +147,7 @@ def refuse(game: Game, asked: Validity, max_nodes: int | None = None) -> Infeasi
     elif len(rules_of(game.product.compiled.constraint)) == 1:
         hint = "Without this rule every episode could arrive in time."
     elif why.dropping:
-        without = joined(why.dropping, " or without ", "{!r}")
-        hint = Message("Without {} all other rules can be kept surely.", without)
+        hint = Message("Without {} all other rules can be kept surely.", joined(why.dropping, " or without ", "{!r}"))
     sentence = "no policy keeps the rules {}: {}. The best probability there is: {:.6g}. {}{}"
     message = Message(sentence, wanted, why, why.best, hint, advice, world=why.world)
     return InfeasibleError(message, why.conflict, why.best, why.dropping)

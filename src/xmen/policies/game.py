@@ -186,13 +186,11 @@ class Game:
         return found
 
     def choices_of(self, node: int) -> range:
-        """The choices of a node."""
         return range(int(self.first_choice[node]), int(self.first_choice[node + 1]))
 
     def outcomes(self, choice: int) -> list[int]:
         """The nodes to which chance may let a choice lead."""
-        nodes: list[int] = self.product.target[self.first_edge[choice] : self.first_edge[choice + 1]].tolist()
-        return nodes
+        return list(self.product.target[self.first_edge[choice] : self.first_edge[choice + 1]].tolist())
 
     @property
     def layer_bytes(self) -> int:
@@ -283,7 +281,7 @@ class Game:
 
     @cached_property
     def _ones(self) -> Numbers:
-        return np.ones(max(self.n_choices, self.product.n_nodes))
+        return self.array(np.ones(max(self.n_choices, self.product.n_nodes)))
 
 
 def game_of(product: Product, device: "Device | None" = None) -> Game:

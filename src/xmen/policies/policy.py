@@ -93,8 +93,7 @@ class Tracker:
 
     def _open(self, node: int) -> NDArray[np.int64]:
         """The choices of a node that may be made."""
-        choices = self._game.choices_of(node)
-        return np.arange(choices.start, choices.stop)
+        return np.array(self._game.choices_of(node), dtype=np.int64)
 
     def _due(self) -> int:
         """The node in which somebody has to act now."""
@@ -253,8 +252,7 @@ class Policy(Tracker):
 
         World, rules and reward are stored, and the bonus that was found; what follows from them is worked out again.
         """
-        task = {"world": self.world, "constraint": self.constraint, "table": self.behaviour.table}
-        aim = self.behaviour.aim
+        task, aim = {"world": self.world, "constraint": self.constraint}, self.behaviour.aim
         kind, bonus = ("bonus", aim) if isinstance(aim, float) else (aim, 0.0)
         settings = {"discount": self.discount, "kind": kind, "bonus": bonus, "greedy": self.greedy}
         write_model(path, "Policy", {**task, **settings, "n_nodes": self._product.n_nodes}, {})
@@ -300,14 +298,7 @@ class Policy(Tracker):
 
 @partial(storable, name="Policy")
 def _restored(
-    world: MDP,
-    constraint: Constraint | None,
-    table: Floats,
-    discount: float,
-    kind: Any,
-    bonus: float,
-    greedy: bool,
-    n_nodes: int,
+    world: MDP, constraint: Any, table: Floats, discount: float, kind: Any, bonus: float, greedy: bool, n_nodes: int
 ) -> Policy:
     """What `Policy.save` wrote, worked out again."""
     if kind not in ("sure", "best", "bonus"):
@@ -339,8 +330,7 @@ def behaviour_of(distribution: Distribution) -> Behaviour:
         raise EngineError(f"a policy needs engine='exact'; this distribution is of engine={distribution.engine!r}.")
     if world.unbounded:
         raise EngineError(behaviours.NEEDS_HORIZON)
-    place = distribution.place
-    game = game_of(distribution.product, None if place is None else place.device)
+    game = game_of(distribution.product, getattr(distribution.place, "device", None))
     table = np.append(reward_table(distribution.reward, world), distribution.weights.rules)
     return Behaviour(game, table, distribution.discount, "sure")
 
@@ -417,8 +407,7 @@ def plan(
     """
     rule = read_rule(world, constraint, "plan")
     asked = reward_table(reward, world), check_discount(discount), behaviours.read_validity(validity)
-    behaviour = promised(make_game(world, rule, max_nodes, device), *asked, max_nodes)
-    return Policy(behaviour, greedy=greedy, seed=seed)
+    return Policy(promised(make_game(world, rule, max_nodes, device), *asked, max_nodes), greedy=greedy, seed=seed)
 
 
 class Shield(Tracker):
