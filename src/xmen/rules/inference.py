@@ -142,8 +142,7 @@ class RuleInference(Estimator):
         self._forget("stability_", "_report")
         self._search = self._prepare(as_trajectories(listed), weights, known)
         self._found = found = self._search.run()
-        rules = {one.text: (one.rule, one.gain) for one in found.taken}
-        self._learned(rules, found.level, found.model.fitted)
+        self._learned({one.text: (one.rule, one.gain) for one in found.taken}, found.level, found.model.fitted)
         return self
 
     def _check_settings(self) -> None:

@@ -92,9 +92,8 @@ def report_of(search: Search, found: Found) -> Report:
     ranked = {one.candidate.text for one in found.last} | taken
     out += [_broken(search, i) for i, one in enumerate(search.candidates) if one.text not in ranked]
     verdicts = sorted(out, key=lambda one: STATUSES.index(one.status))
-    least = max(EQUAL, search.setting.min_gain)
-    next_ones = [(one.candidate, one.gain) for one in found.last if one.gain > least and one.share == 1.0]
-    contenders = [Contender(one.text, gain, one.rule) for one, gain in next_ones]
+    undecided = [one for one in found.last if one.gain > max(EQUAL, search.setting.min_gain) and one.share == 1.0]
+    contenders = [Contender(one.text, one.gain, one.rule) for one in undecided]
     some = search.demos[:MOST_PAIRS] if isinstance(search.setting.world, Network) else []
     return Report(verdicts, found.level, contenders, [(tau.states[0], tau.states[-1]) for tau in some])
 

@@ -1,9 +1,6 @@
 """Greedy search for rules: one is added at a time, the reward is refitted, and superfluous rules are dropped again.
 
-Each round takes the candidate with the largest gain under the model so far, except that a stronger rule is taken over
-a simpler, weaker one that it implies only if the increment passes the level by itself. A rule that a later one has made
-superfluous is dropped again. Every change raises the likelihood by more, or lowers it by less, than one rule has to be
-worth, so that the search ends.
+Every change raises the likelihood by more, or lowers it by less, than one rule has to be worth: the search ends.
 """
 
 import math
@@ -276,8 +273,7 @@ class TripModel(Model):
             self.fitted.reward_.table()[network.source, network.action],
             [known.get(one.label, one.weight) for one in usual_rules(rules)],
         )
-        partitions: Floats = engine.log_z(reward)[engine.pair_of]
-        return partitions
+        return np.asarray(engine.log_z(reward)[engine.pair_of])
 
     def _exactly(self, constraint: Constraint) -> Kept | None:
         try:
@@ -415,11 +411,9 @@ class Search:
 
     @property
     def _level(self) -> Level:
-        n = effective_number(self.weights)
-        return Level(n, len(self.candidates), self.setting.level, self.setting.min_gain)
+        return Level(effective_number(self.weights), len(self.candidates), self.setting.level, self.setting.min_gain)
 
     def _fitted(self, taken: list[Scored]) -> Model:
-        """The model under these rules."""
         rules, alive = [*self.known, *(one.rule.named(one.text) for one in taken)], self.weights > 0
         demos = [tau for tau, here in zip(self.demos, alive.tolist(), strict=True) if here]
         return fit_model(self.setting, rules, demos, self.weights[alive], self._shared)
@@ -473,4 +467,5 @@ class Search:
     def _worth(self, taken: list[Scored], which: int) -> Scored:
         """One of the rules as if it were the last to be taken."""
         model = self._fitted(taken[:which] + taken[which + 1 :])
-        return self._rank(model, only=[one.text for one in self.candidates].index(taken[which].candidate.text))[0]
+        texts = [one.text for one in self.candidates]
+        return self._rank(model, only=texts.index(taken[which].candidate.text))[0]

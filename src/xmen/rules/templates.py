@@ -37,8 +37,7 @@ class Word(Event):
     table: Bools = field(compare=False)
 
     def holds(self, states: Ints, actions: Ints) -> Bools:
-        happens: Bools = self.table[states, actions]  # NO_ACTION is -1: the last column
-        return happens
+        return np.asarray(self.table[states, actions])  # NO_ACTION is -1: the last column
 
     def holds_without_action(self) -> bool | None:
         return self.event.holds_without_action()
@@ -109,8 +108,7 @@ class View:
 
     def counts(self, word: Word) -> Ints:
         """How often the event happens in each (n,)."""
-        counts: Ints = np.count_nonzero(self.happens(word), axis=1)
-        return counts
+        return np.asarray(np.count_nonzero(self.happens(word), axis=1))
 
     def sizes(self) -> Ints:
         """The number of visited states of each (n,)."""
