@@ -299,13 +299,10 @@ class RelativeEntropyIRL(Learner):
         if taken.any():
             step = int(np.argmax(taken))
             edge, index, t = int(walks.edges[step]), int(walks.owner[step]), int(walks.time[step])
-            raise errors.InvalidDemonstrationError(
-                f"demonstration {index} takes {world.describe_action(int(world.action[edge]))} in "
-                f"{world.describe_state(int(world.source[edge]))} (position {t}), which the base policy never does: "
-                "give base_policy a positive probability there.",
-                index=index,
-                position=t,
-            )
+            where = f"{world.describe_state(int(world.source[edge]))} (position {t})"
+            did = f"demonstration {index} takes {world.describe_action(int(world.action[edge]))} in {where}"
+            why = "which the base policy never does: give base_policy a positive probability there"
+            raise errors.InvalidDemonstrationError(f"{did}, {why}.", index=index, position=t)
         return base, proposal
 
     def _groups(self, rollouts: Rollouts, world: MDP) -> tuple[Ints, Floats]:

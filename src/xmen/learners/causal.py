@@ -193,8 +193,7 @@ def warn_of_promise(loss: CausalLoss, table: Floats, demos: Demonstrations) -> N
         "{:.4g} of the demonstrations keep the rules, and the learned policy does with probability {:.4g} ({}): {}, "
         "and the weights make up for it. Ask for {}{}."
     )
-    promised = Setting("validity", loss.validity)
-    notify(Message(sentence, kept, learned, promised, why, ask, more), errors.PromiseWarning)
+    notify(Message(sentence, kept, learned, Setting("validity", loss.validity), why, ask, more), errors.PromiseWarning)
 
 
 def warn_of_infinity(loss: CausalLoss, features: Features, demos: Demonstrations) -> None:
@@ -214,8 +213,7 @@ def warn_of_infinity(loss: CausalLoss, features: Features, demos: Demonstrations
         most, least = (sign * loss.value(under(LARGE * sign * table / scale)) / LARGE * scale for sign in (1, -1))
         return least, most, 1e-5 * scale * max(1, loss.game.horizon)
 
-    which = at_an_end(features, demos, loss.discount, reached, extremes)
-    warn_unbounded(which, "where the gradient fell below tol")
+    warn_unbounded(at_an_end(features, demos, loss.discount, reached, extremes), "where the gradient fell below tol")
 
 
 @storable
@@ -342,8 +340,7 @@ class CausalXMEN(GradientLearner):
         promise = Behaviour.unrewarded(game, behaviours.unpaid(validity))
         kept = validity != "sure" or behaviours.is_sure(promise, game.start_probability)
         if isinstance(validity, float):
-            best = Behaviour.unrewarded(game, "best")
-            kept = validity <= best_chance(best, game.start_probability) + 1e-9
+            kept = validity <= best_chance(Behaviour.unrewarded(game, "best"), game.start_probability) + 1e-9
         if not kept:
             raise refuse(game, validity, self.max_nodes)
         choices = behaviours.follow(game, demos.walks)
@@ -379,10 +376,8 @@ class CausalXMEN(GradientLearner):
         return Information(coordinates, hessian, scores, demos.weights, self._settled, by_scores=chance)
 
     def _summary_notes(self) -> dict[str, str]:
-        notes = super()._summary_notes()
-        if self.world.deterministic:
-            return notes
-        return notes | {"standard errors": "from the scores: with chance the curvature is not the features' variance"}
+        by_scores = {"standard errors": "from the scores: with chance the curvature is not the features' variance"}
+        return super()._summary_notes() | ({} if self.world.deterministic else by_scores)
 
     # --- what was learned --------------------------------------------------------------------------------------
 
@@ -407,11 +402,6 @@ class CausalXMEN(GradientLearner):
         return behaviours.log_probs(self.policy().behaviour, found.walks), np.zeros(len(found))
 
     def _likelihoods_under(self, found: Demonstrations) -> Callable[[Floats], Floats]:
-        validity = behaviours.read_validity(self.validity)
+        asked = self.discount, behaviours.read_validity(self.validity), self.max_nodes
         game = behaviours.make_game(self.world.any_task, self._rule(), self.max_nodes, self.device)
-
-        def under(table: Floats) -> Floats:
-            kept = promised(game, table, self.discount, validity, self.max_nodes)
-            return behaviours.log_probs(kept, found.walks)
-
-        return under
+        return lambda table: behaviours.log_probs(promised(game, table, *asked), found.walks)
