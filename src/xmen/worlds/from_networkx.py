@@ -386,7 +386,6 @@ class RoadNetwork(Network):
     read_state = state
 
     def state_name(self, state: int) -> str:
-        """The link or node, in quotes where it is a text."""
         return repr(self.names[state])
 
     def name_of(self, state: int) -> Hashable:
@@ -446,11 +445,9 @@ class RoadNetwork(Network):
         return reduce(or_, parts)
 
     def describe_state(self, state: int) -> str:
-        """The link or node as the graph calls it."""
         return f"{self.names[state]!r}" if 0 <= state < len(self.names) else f"state {state}"
 
     def describe_action(self, action: int) -> str:
-        """The action as messages call it."""
         return f"out-link {action}"
 
 

@@ -314,8 +314,7 @@ class GridWorld(MDP):
         """All transitions, sorted by source and action when nothing slips."""
         n_states = self.width * self.height
         blocked = np.zeros((self.height, self.width), dtype=np.bool_)
-        if self.walls:
-            wall_x, wall_y = np.array(sorted(self.walls)).T
+        for wall_x, wall_y in self.walls:
             blocked[wall_y, wall_x] = True
         steps = np.array([MOVES[move] for move in self.moves])
         y, x = np.divmod(np.arange(n_states), self.width)
