@@ -4,8 +4,6 @@
 all powers of two. A program reads the entries of its rows side by side, so that neighbouring threads read neighbouring
 numbers, and goes on along rows that are longer. Every number is written by one program, in one order.
 
-What several kernels do is in the functions above them, which are compiled into each.
-
 Python's numbers arrive in single precision, so what has to be exact is in an array: `factors` points at the two numbers
 gamma^t - gamma^t0 (how far rewards drift from those in the weights) and gamma^t.
 """

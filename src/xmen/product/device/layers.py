@@ -13,7 +13,7 @@ from torch import Tensor
 
 from xmen.product.device import kernels
 from xmen.product.device.kernels import AVAILABLE
-from xmen.product.device.plain import SLOTS, DeviceGraph, Moves, PlainRows, Rows, uniforms
+from xmen.product.device.plain import NEVER, SLOTS, DeviceGraph, Moves, PlainRows, Rows, uniforms
 from xmen.product.device.workspace import LOOKAHEAD, Workspaces
 from xmen.product.graph import Product
 from xmen.product.layered import DOUBLE, SINGLE, Base, HostLayers, Made, Nodes, Passing, Scale
@@ -115,8 +115,6 @@ def _launch(kernel: Any, n: int, shape: tuple[int, int, int], *arguments: Any) -
     kernel[(max(1, -(-n // size)),)](n, *arguments, C=columns, W=width, R=size)
 
 
-NEVER = -float("inf")
-
 Walkers: TypeAlias = tuple[Tensor, int]
 """Where each walker is, and under which column of rewards they walk."""
 
@@ -207,8 +205,7 @@ class DeviceLayers(HostLayers):
     def _moves(self, t: int, base: Base, weights: Tensor, entering: bool) -> Moves:
         """Edges with their weights as of action t, from those that a base was filled with."""
         rows = self._graph.entering if entering else self._graph.leaving
-        factors = self._space.factors(t, t if base.epoch < 0 else base.t)
-        return Moves(rows, weights, self._space.reward, factors)
+        return Moves(rows, weights, self._space.reward, self._space.factors(t, t if base.epoch < 0 else base.t))
 
     def backward(self, begin: int, end: int, base: Base, stop: Tensor, after: Tensor) -> Made:
         space, weights, n_layers = self._space, self._filled(base, entering=False), begin - end
@@ -330,8 +327,7 @@ class DeviceLayers(HostLayers):
     def totals(self, flow: Passing) -> tuple[Tensor, Tensor, Floats, Floats]:
         order, ends = self._graph.by_world_edge, self._graph.world_edge_ends
         totals = [self._rows.world_totals(flows, order, ends) for flows in flow.flows]
-        entropy: Floats = flow.entropy.cpu().numpy()
-        return totals[0], totals[-1], entropy, flow.kept
+        return totals[0], totals[-1], flow.entropy.cpu().numpy(), flow.kept
 
     # --- samples, the mode -------------------------------------------------------------------------------------------
 
@@ -361,5 +357,4 @@ class DeviceLayers(HostLayers):
         return self._log_ends()[:, 0]
 
     def values(self, array: Tensor, nodes: Nodes) -> Floats:
-        chosen: Floats = array[torch.as_tensor(nodes.astype(np.int64), device=self.device)].double().cpu().numpy()
-        return chosen
+        return np.asarray(array[torch.as_tensor(nodes.astype(np.int64), device=self.device)].double().cpu().numpy())

@@ -34,7 +34,6 @@ class Rows:
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are."""
         return len(self.indptr) - 1
 
     def n_entries(self, n_rows: int) -> int:

@@ -127,7 +127,6 @@ class OnDevice:
             self.error = RoundingError(log_partition, visits)
 
     def operations(self, weights: DeviceWeights) -> DeviceLayers:
-        """The operations under these rewards."""
         return DeviceLayers(self.product, self.graph, weights, self._spaces)
 
     def gradient(self, law: EdgeWeights) -> Callable[[Tensor], tuple[float, Tensor]]:
@@ -247,14 +246,12 @@ class Column:
 
     def flow(self, with_entropy: bool = False, starts: Floats | None = None) -> Flow:
         run, k = self._together.run, self._column
-        flow = run.flow(
-            with_entropy, None if starts is None else np.repeat(starts[:, None], len(run.log_partition), axis=1)
-        )
+        begun = None if starts is None else np.repeat(starts[:, None], len(run.log_partition), axis=1)
+        flow = run.flow(with_entropy, begun)
         return Flow(flow.counts[:, k], flow.discounted[:, k], flow.starts[:, k], float(flow.entropy[k]), flow.kept)
 
     def log_completions(self, t: int, nodes: NDArray[np.uint32]) -> Floats:
-        completions: Floats = self._together.run.log_completions(t, nodes)[:, self._column]
-        return completions
+        return np.asarray(self._together.run.log_completions(t, nodes)[:, self._column])
 
     def _steps(self, n: int, rng: np.random.Generator) -> tuple[NDArray[np.uint32], list[Tensor]]:
         product, run = self._together.place.product, self._together.run

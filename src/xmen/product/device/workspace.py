@@ -65,12 +65,9 @@ def plan_memory(graph: DeviceGraph, columns: int, discount: float, dtype: torch.
     ends, name = graph.layer_ends, graph.device.type
     stride = max(2, int(len(ends) ** 0.5))
     kept, again = item * sum(ends[::stride]), item * (stride + 1) * graph.n_nodes
-    if item * sum(ends) <= left:
-        return MemoryPlan(len(ends), 1, False, name)
-    if kept + again <= left:
-        return MemoryPlan(len(ends), stride, False, name)
-    if again <= left:
-        return MemoryPlan(len(ends), stride, True, name)
+    for needed, every, on_host in ((item * sum(ends), 1, False), (kept + again, stride, False), (again, stride, True)):
+        if needed <= left:
+            return MemoryPlan(len(ends), every, on_host, name)
     raise EngineError(
         f"a product of {graph.n_nodes:,} nodes and {graph.n_edges:,} edges needs {(fixed + again) / 1e9:.2f} GB on "
         f"{name} beside the graph itself, and {free_bytes(graph.device) / 1e9:.2f} GB are free: use "
@@ -96,8 +93,7 @@ class Workspace:
         self.least, self.largest = (self._empty(LOOKAHEAD * SLOTS).view(LOOKAHEAD, SLOTS, columns) for _ in range(2))
         self.potential = torch.empty((graph.n_nodes, columns), dtype=torch.float64, device=graph.device)
         self.node_discounts = discount ** graph.depth.double()
-        n_world = len(graph.world_edge_ends) - 1
-        self.reward = torch.empty((n_world, columns), dtype=torch.float64, device=graph.device)
+        self.reward = torch.empty((len(graph.world_edge_ends) - 1, columns), dtype=torch.float64, device=graph.device)
         self._layers: dict[int, Tensor] = {}
         self._weights: dict[bool, Tensor] = {}
         self._weights_of: dict[bool, Any] = {}
@@ -133,8 +129,7 @@ class Workspace:
         """The factors of action t, for weights of action `base`."""
         if base not in self._factors:
             powers = self.discount ** torch.arange(len(self._graph.layer_ends), dtype=torch.float64)
-            pairs = torch.stack([powers - self.discount**base, powers], dim=1)
-            self._factors[base] = pairs.to(self._graph.device)
+            self._factors[base] = torch.stack([powers - self.discount**base, powers], dim=1).to(self._graph.device)
         return Factors(self.discount**t - self.discount**base, self.discount**t, self._factors[base][t])
 
     def flow(self) -> list[Tensor]:
