@@ -252,7 +252,8 @@ class Policy(Tracker):
 
         World, rules and reward are stored, and the bonus that was found; what follows from them is worked out again.
         """
-        task, aim = {"world": self.world, "constraint": self.constraint}, self.behaviour.aim
+        task = {"world": self.world, "constraint": self.constraint, "table": self.behaviour.table}
+        aim = self.behaviour.aim
         kind, bonus = ("bonus", aim) if isinstance(aim, float) else (aim, 0.0)
         settings = {"discount": self.discount, "kind": kind, "bonus": bonus, "greedy": self.greedy}
         write_model(path, "Policy", {**task, **settings, "n_nodes": self._product.n_nodes}, {})
