@@ -32,16 +32,13 @@ class ClauseBuilder:
         return twin
 
     def variable(self) -> int:
-        """A new variable."""
         self.n_variables += 1
         return self.n_variables
 
     def variables(self, n: int) -> list[int]:
-        """n new variables."""
         return [self.variable() for _ in range(n)]
 
     def add(self, clause: Iterable[int]) -> None:
-        """One more clause."""
         self._flat.extend(clause)
         self._flat.append(0)
 

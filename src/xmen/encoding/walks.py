@@ -43,7 +43,6 @@ class Places:
 
     @property
     def n_stations(self) -> int:
-        """The number of stations."""
         return int(self.station.max(initial=-1)) + 1
 
 
@@ -118,8 +117,7 @@ def encode_walks(builder: ClauseBuilder, places: Places) -> WalkLiterals:
     """Clauses whose models are exactly the walks from a start place to an end place."""
     visited = builder.variables(len(places.state))
     used = builder.variables(len(places.edge))
-    out: list[list[int]] = [[] for _ in visited]
-    into: list[list[int]] = [[] for _ in visited]
+    out, into = ([list[int]() for _ in visited] for _ in range(2))
     for literal, p, q in zip(used, places.source.tolist(), places.target.tolist(), strict=True):
         out[p].append(literal)
         into[q].append(literal)

@@ -30,8 +30,7 @@ class CpSatOracle(SolverOracle):
         solver = _solver(cp_model, watch)
         # With presolve, one core in thirty names negated assumptions, and too few of them.
         solver.parameters.cp_model_presolve = not assumptions
-        status = solver.solve(model)
-        if _found(cp_model, status, watch):
+        if _found(cp_model, solver.solve(model), watch):
             values = np.array(solver.response_proto.solution, dtype=np.bool_)
             return Answer(values[self.formula.hashed - 1])
         core = solver.response_proto.sufficient_assumptions_for_infeasibility
@@ -45,8 +44,7 @@ class CpSatOracle(SolverOracle):
         model.proto.variables.add().domain.extend([1, 1])
         for row, odd in zip(parities.matrix, parities.rhs, strict=True):
             # The constraint asks for an odd number of true literals.
-            literals = hashed[row].tolist() + ([] if odd else [true])
-            model.proto.constraints.add().bool_xor.literals.extend(literals)
+            model.proto.constraints.add().bool_xor.literals.extend(hashed[row].tolist() + ([] if odd else [true]))
         free = parities.free
         while True:
             rows, complete = _enumerate(cp_model, model, hashed, batch, watch)

@@ -32,7 +32,6 @@ class Formula:
 
     @cached_property
     def hashed(self) -> NDArray[np.int64]:
-        """The hash variables as an array."""
         return np.array(self.hash_variables, dtype=np.int64)
 
     @property
@@ -44,7 +43,6 @@ class Formula:
         return int(np.count_nonzero(self.clauses == 0))
 
     def clause_list(self) -> list[list[int]]:
-        """The clauses as lists of literals."""
         ends = np.flatnonzero(self.clauses == 0)
         starts = np.concatenate([[0], ends + 1])[:-1]
         return [self.clauses[a:b].tolist() for a, b in zip(starts, ends, strict=True)]
@@ -93,7 +91,6 @@ class Stopwatch:
 
     @property
     def used(self) -> float:
-        """Seconds so far."""
         return self._used + (0.0 if self._began is None else time.perf_counter() - self._began)
 
     @property
@@ -107,7 +104,6 @@ class Stopwatch:
         return left
 
     def expired(self) -> OracleTimeoutError:
-        """The error that says that the time is up."""
         advice = "give it more time (time_limit), or an easier question (fewer parities, another oracle)"
         return OracleTimeoutError(f"{self.name} was stopped at its time limit of {self.limit:g} s: {advice}")
 

@@ -31,7 +31,6 @@ class KillableOracle:
         return f"KillableOracle({self.oracle!r})"
 
     def solve(self, assumptions: Sequence[int] = ()) -> Answer:
-        """A model under assumed literals, or a core of them."""
         literals = read_assumptions(assumptions, self.formula)
         self.n_queries += 1
         with self._child() as child:
@@ -39,7 +38,6 @@ class KillableOracle:
         return answer
 
     def solutions(self, parities: Parities | None = None) -> Iterator[Bits]:
-        """All models that satisfy the parities, each once; wrong parities are refused at the call."""
         return self._solutions(read_parities(parities, self.formula.n_hash))
 
     def _solutions(self, parities: Parities) -> Iterator[Bits]:

@@ -57,7 +57,7 @@ class ListedOracle:
         self._words = pack(bits)
         self._columns = pack(np.ascontiguousarray(bits.T))
         self._all = np.arange(self.n_models)
-        if _repeats(self._words):
+        if len({row.tobytes() for row in self._words}) < self.n_models:
             raise OracleError("the list holds a model twice")
         self.time_limit, self.n_queries = time_limit, 0
 
@@ -188,14 +188,6 @@ class ListedOracle:
                 raise OracleError(f"a list knows hash variables only, and {abs(literal)} is none: use another oracle")
             matrix[i, place[abs(literal)]] = True
         return Parities(matrix, np.array([literal > 0 for literal in literals], dtype=np.bool_))
-
-
-def _repeats(words: Words) -> bool:
-    """Whether two rows are equal."""
-    if words.shape[1] == 0:
-        return len(words) > 1
-    ordered = words[np.lexsort(words.T)]
-    return bool(np.any(np.all(ordered[1:] == ordered[:-1], axis=1)))
 
 
 @compiled

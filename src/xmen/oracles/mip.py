@@ -60,8 +60,7 @@ class MipOracle(SolverOracle):
             program.lower[abs(literal) - 1] = max(program.lower[abs(literal) - 1], float(literal > 0))
             program.upper[abs(literal) - 1] = min(program.upper[abs(literal) - 1], float(literal > 0))
         # Assumptions that contradict each other directly are bounds that cross, which solvers call an error.
-        possible = np.all(program.lower <= program.upper)
-        bits = self._ask(self._load(program), [], watch) if possible else None
+        bits = self._ask(self._load(program), [], watch) if np.all(program.lower <= program.upper) else None
         return Answer(None, tuple(assumptions)) if bits is None else Answer(bits)
 
     def _open(self, parities: Reduced | None) -> Any:

@@ -86,7 +86,6 @@ class SolverOracle:
         return f"{type(self).__name__}({f.n_variables:,} variables, {f.n_clauses:,} clauses, {f.n_hash} hash variables)"
 
     def solve(self, assumptions: Sequence[int] = ()) -> Answer:
-        """A model under assumed literals, or a core of them."""
         literals = read_assumptions(assumptions, self.formula)
         self.n_queries += 1
         if self._has_empty_clause():
@@ -95,7 +94,6 @@ class SolverOracle:
             return self._solve(literals, watch)
 
     def solutions(self, parities: Parities | None = None) -> Iterator[Bits]:
-        """All models that satisfy the parities, each once; wrong parities are refused at the call."""
         return self._checked(read_parities(parities, self.formula.n_hash))
 
     def warm_up(self) -> None:
@@ -127,7 +125,6 @@ class SolverOracle:
         return bool(len(closed)) and bool(closed[0] or np.any(closed[1:] & closed[:-1]))
 
     def _backend(self) -> Any:
-        """The solver's module."""
         try:
             return importlib.import_module(self.module)
         except ImportError as error:
@@ -162,5 +159,4 @@ class SolverOracle:
         return tuple(assumptions)
 
     def _forbid(self, solver: Any, clause: list[int]) -> None:
-        """Add a clause."""
         solver.add_clause(clause)

@@ -42,7 +42,6 @@ class Levels:
     @classmethod
     def covering(cls, log_max: float, log_min: float, bits_per_level: int = 1) -> "Levels":
         """The fewest levels such that no weight in [exp(log_min), exp(log_max)] lies below the last bucket."""
-        # The smallest l with (l + 1) log r > log_max - log_min.
         return cls(log_max, bits_per_level, math.floor((log_max - log_min) / log_ratio(bits_per_level)))
 
     @property
