@@ -1,8 +1,6 @@
 """The three pictures of the introduction: one world and one reward, and rules that are added one after the other.
 
-The start lies below the goal. Without a rule the best trajectory goes straight up; forbidden cells leave a detour on
-the left and one on the right; the share of shaded states leaves the right. The text of the paper says this much, and
-neither coordinates nor rewards: those are ours.
+The text of the paper says which trajectories are left, and neither coordinates nor rewards: those are ours.
 """
 
 from itertools import pairwise
@@ -34,7 +32,6 @@ CLOSED_COLOUR, SHADE_COLOUR = "#E8A09A", "#D0D0D0"
 DASHED = (0, (3, 1.4))
 ARROW: dict[str, Any] = {"arrowstyle": "-|>", "linestyle": DASHED, "linewidth": 1.8, "mutation_scale": 10}
 ARROW |= {"color": MODE_COLOUR, "shrinkA": 2, "shrinkB": 2}
-
 
 MOVES = ("up", "right", "down", "left")
 GRID = xm.GridWorld(WIDTH, HEIGHT, start=(MIDDLE, 0), goal=(MIDDLE, HEIGHT - 1), moves=MOVES, horizon=HORIZON)

@@ -1,9 +1,6 @@
 """The 9x9 grid world: X-MEN by three methods, MaxEnt, relative entropy IRL and constraint inference on three maps.
 
-The moves are up, right and up-right, from the lower left to the upper right corner. A path is valid when the triangle
-is the first symbol it meets, it meets no cross, and it meets exactly one square and exactly one circle. The crosses on
-the diagonal part an upper from a lower arm, each behind its own triangle. The maps are ours: their rules need memory,
-hardly do, or share one triangle.
+The crosses on the diagonal part an upper from a lower arm, each behind its own triangle. The maps are ours.
 """
 
 from collections.abc import Mapping, Sequence
@@ -252,8 +249,7 @@ def run(book: Notebook) -> None:
                 cases[grid_map.name], arms[grid_map.name] = case, draw_case(book, case, models, drawn)
         means = {key: map(mean_and_error, zip(*some, strict=True)) for key, some in found.items()}
         rows = [(LOOKS[key].label, len(found[key]), *columns) for key, columns in means.items()]
-        title = f"the {grid_map.name} map: {len(case.paths):,} of {n_paths:,} paths are valid"
-        book.table(title, COLUMNS, rows, NOTE)
+        book.table(f"the {grid_map.name} map: {len(case.paths):,} of {n_paths:,} paths are valid", COLUMNS, rows, NOTE)
     draw_arms(book, arms)
     sweep_demonstrations(book, list(cases.values()))
     sweep_time(book, cases[maps[0].name], effort)
@@ -294,9 +290,7 @@ def draw_case(book: Notebook, case: Case, models: Mapping[str, Any], drawn: Mapp
     book.figure(_marginals(case, fits, some, marks, 3), f"grid_distance_{slug}", caption)
 
     types = {"demonstrations": case.demonstrated} | {key: case.types_of(model) for key, model in models.items()}
-    names = [
-        f"{arm}\n□ {square[0]},{square[1]}\n○ {circle[0]},{circle[1]}" for arm, square, circle in case.map.path_types()
-    ]
+    names = ["{}\n□ {},{}\n○ {},{}".format(arm, *square, *circle) for arm, square, circle in case.map.path_types()]
     values = np.array(list(types.values()))
     some_have = np.append(values[:, :-1].max(axis=0) >= 5e-4, True)
     labels, values = np.array([*names, "not\nvalid"])[some_have], 100.0 * values[:, some_have]

@@ -1,9 +1,8 @@
 """X-MEN by three methods and the baselines: how they look in every figure, and how they are fitted.
 
 The name of every X-MEN says which oracle answered while it learned: none (dynamic programming), a list of all valid
-trajectories in the place of a solver, or CryptoMiniSat. All learn from the same demonstrations with the same features;
-only X-MEN knows the rules, and constraint inference looks for cells and moves that must have been forbidden. Colours
-are Okabe and Ito's, which readers with any colour vision can tell apart; lines and markers differ too.
+trajectories in the place of a solver, or CryptoMiniSat. Colours are Okabe and Ito's, which readers with any colour
+vision can tell apart; lines and markers differ too.
 """
 
 import time

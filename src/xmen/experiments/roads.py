@@ -1,9 +1,7 @@
 """Route choice of taxis in Shanghai: what features, links and transitions explain, and what "no link twice" adds.
 
-The trips were published with Zhao and Liang's work on route choice (2022), and how well routes are predicted is
-measured as its authors do; behaviour cloning is here for comparison. Theirs are the training trips of the first split
-and the published test set, on which nothing is chosen. All trips of the data set have at least 15 links; that is how
-it was selected, so the rule "at least 15 links" is knowledge about the file and not about drivers, and stands apart.
+The trips were published with Zhao and Liang's work on route choice (2022). All of them have at least 15 links, because
+the data set was selected so: that rule is knowledge about the file and not about drivers, and stands apart.
 """
 
 import csv
@@ -216,8 +214,7 @@ class Cloning:
             for rows in np.array_split(self._rng.permutation(len(states)), n_batches):
                 chosen = torch.from_numpy(rows)
                 optimiser.zero_grad()
-                scores = self._scores(states[chosen], goals[chosen])
-                torch.nn.functional.cross_entropy(scores, taken[chosen]).backward()
+                torch.nn.functional.cross_entropy(self._scores(states[chosen], goals[chosen]), taken[chosen]).backward()
                 optimiser.step()
                 schedule.step()
             score = self.score(validation)

@@ -53,8 +53,7 @@ def paper_maps(book: Notebook) -> None:
                 found = model.rules_, grid_map.rules, [*model.rules_, *grid_map.rules]
                 uniform = (xm.distribution(grid_map.world, some or None, None, engine="exact") for some in found)
                 left, hidden, both = (d.log_partition() for d in uniform)
-                texts = "; ".join(model.texts_) or "none"
-                rows.append((grid_map.name, name, n, texts, hidden - both, left - both))
+                rows.append((grid_map.name, name, n, "; ".join(model.texts_) or "none", hidden - both, left - both))
                 if (grid_map, name, n) == (MEMORY, "none", 100):
                     figure: Any = xm.plot_rules(model, grid_map.demonstrations(N_HELD_OUT, book.seed + 1)).figure
                     caption = """The memory map without a reward, 100 demonstrations: what each rule gained when it was
