@@ -117,8 +117,7 @@ def _levels(n_nodes: int, source: NDArray[Any], target: NDArray[Any]) -> Ints:
     graph = csr_matrix((np.ones(len(source), dtype=np.int8), (source, target)), shape=(n_nodes, n_nodes))
     n_parts, part = connected_components(graph, directed=True, connection="strong")
     a, b = part[source].astype(np.int64), part[target].astype(np.int64)
-    pairs = np.unique((a * n_parts + b)[a != b])
-    a, b = np.divmod(pairs, max(1, n_parts))
+    a, b = np.divmod(np.unique((a * n_parts + b)[a != b]), max(1, n_parts))
     _, level = topological_order(np.searchsorted(a, np.arange(n_parts + 1)), b)
     return np.asarray(level[part], dtype=np.int64)
 

@@ -137,7 +137,6 @@ class OpenProduct:
 
     @property
     def n_nodes(self) -> int:
-        """The number of nodes."""
         return len(self.state)
 
     @cached_property

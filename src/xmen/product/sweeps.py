@@ -13,9 +13,6 @@ from xmen.compiled import compiled
 NEGLIGIBLE = 1e-300  # probabilities below this are dropped: subnormal numbers are slow and change nothing
 
 
-# --- backward messages ------------------------------------------------------------------
-
-
 @compiled
 def edge_log_weights(indptr: Any, edge: Any, log_dynamics: Any, discount: Any, reward: Any) -> Any:
     """log T + discount[node] * reward for each product edge; log_dynamics and reward are per world edge."""
@@ -121,9 +118,6 @@ def conditional_weights(graph: Any, log_weight: Any, after: Any, value: Any) -> 
             for e in range(indptr[node], indptr[node + 1]):
                 weights[e] = np.exp(log_weight[edge[e]] + after[target[e]] - value[node])
     return weights
-
-
-# --- forward, samples, the mode ---------------------------------------------------------
 
 
 @compiled

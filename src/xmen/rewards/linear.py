@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import block_diag, csr_matrix, identity, issparse
+from scipy.sparse import block_diag, csr_matrix, identity, issparse, kron
 
 from xmen.errors import MEMORY, RewardError
 from xmen.worlds.mdp import MDP
@@ -116,9 +116,7 @@ def _numbers(values: ArrayLike, what: str) -> Floats:
 
 def one_hot(n_states: int, n_actions: int) -> csr_matrix:
     """The states as features (n_states * n_actions, n_states)."""
-    pairs = np.arange(n_states * n_actions)
-    rows = (np.ones(len(pairs)), pairs // n_actions, np.arange(len(pairs) + 1))
-    return csr_matrix(rows, shape=(len(pairs), n_states))
+    return csr_matrix(kron(identity(n_states), np.ones((n_actions, 1))))
 
 
 class SparseReward(LinearReward):
@@ -182,7 +180,6 @@ class Features:
         return csr_matrix(self.matrix[states.astype(np.int64) * self._shape[1] + actions])
 
     def reward(self, weights: Floats) -> LinearReward:
-        """The reward with these weights."""
         if issparse(self.matrix):
             return SparseReward(self.matrix, weights, self._shape[1])
         return LinearReward(self.matrix.reshape(*self._shape, self.d), weights)

@@ -247,9 +247,7 @@ class FeatureReward(NeuralReward):
         """The learned features f(s, a), shape (n_states, n_actions, k)."""
         with torch.no_grad():
             features = as_floats(self._read(self.body))
-        if features.ndim == 2:
-            features = np.repeat(features[:, None], self.n_actions, axis=1)
-        return features
+        return features if features.ndim == 3 else np.repeat(features[:, None], self.n_actions, axis=1)
 
     def linear(self) -> LinearReward:
         """The same reward without a network: a LinearReward over the learned features."""
