@@ -28,16 +28,16 @@ ROOM = 4096  # bytes that every system's pipe takes from a writer whom nobody re
 
 
 class Child:
-    """One child process, which runs `module.function()` and in it `questions()`; it ends with this object.
+    """One child process, which runs `serve()` of a module and in it `listening()`; it ends with this object.
 
     Messages are pickles, each after its length. The child's path is safe (-P): a numpy.py that lies in the current
     folder is data, and is not run. The folder of this xmen comes last: nothing there hides a library.
     """
 
-    def __init__(self, module: str, function: str = "serve") -> None:
+    def __init__(self, module: str) -> None:
         self.owner = os.getpid()
         home = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-        code = f"import sys; sys.path.append({home!r}); from {module} import {function}; {function}()"
+        code = f"import sys; sys.path.append({home!r}); from {module} import serve; serve()"
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", code],
             stdin=subprocess.PIPE,

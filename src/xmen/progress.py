@@ -168,8 +168,7 @@ def tell(line: str) -> None:
     3 of 10 cells
     >>> tell("nobody hears this")
     """
-    listener = _listener.get()
-    if listener is not None:
+    if (listener := _listener.get()) is not None:
         listener(line)
 
 
@@ -215,7 +214,6 @@ class TensorBoard:
         self._last = 0
 
     def __call__(self, record: Record) -> None:
-        """Write one record."""
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
         from tensorboard.summary.writer.event_file_writer import EventFileWriter
 

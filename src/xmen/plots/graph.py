@@ -164,8 +164,7 @@ def plot_network(
     """
     shapes = _shapes(lines)
     ax = axes(ax, 8.0, 6.5)
-    everywhere = np.concatenate(shapes)
-    side = SIDE * (float(np.ptp(everywhere[:, 0])) or 1.0)
+    side = SIDE * (float(np.ptp(np.concatenate(shapes)[:, 0])) or 1.0)
     shapes = [_beside(shape, side) for shape in shapes]
     ax.add_collection(LineCollection(shapes, colors="#cccccc", linewidths=0.8, zorder=1))
     if flows is not None:

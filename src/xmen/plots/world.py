@@ -365,8 +365,7 @@ def plot_reward(
     """
     require_grid(grid)
     if not isinstance(reward, Reward) and np.shape(reward) == (grid.n_states,):
-        shape = grid.n_states, grid.n_actions
-        raise WorldError(f"a reward has shape {shape}; draw numbers per cell by plot_visits")
+        raise WorldError(f"a reward has shape {grid.n_states, grid.n_actions}; draw numbers per cell by plot_visits")
     table = reward_table(reward, grid)
     moves = grid.available.sum(axis=1)
     numbers = np.where(moves > 0, np.where(grid.available, table, 0.0).sum(axis=1) / np.maximum(moves, 1), np.nan)

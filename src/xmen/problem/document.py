@@ -284,7 +284,6 @@ def fenced(folder: Path) -> Iterator[None]:
 
 def within_fence(file: Path) -> Path:
     """The file, if there is no fence or it lies within."""
-    folder = _folder.get()
-    if folder is not None and not file.resolve().is_relative_to(folder):
+    if (folder := _folder.get()) is not None and not file.resolve().is_relative_to(folder):
         raise FileFormatError(f"{str(file)!r} lies outside the folder of the problem, where nothing is read here")
     return file
