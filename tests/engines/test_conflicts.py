@@ -62,7 +62,7 @@ def test_160_rules_that_contradict_each_other(monkeypatch):
     rules += [xm.visit(xm.at(5)).named("go"), xm.never(xm.at(5)).named("stay away")]
     products, lines = [], []
     real = diagnosis.multiply
-    monkeypatch.setattr(diagnosis, "multiply", lambda *given: products.append(1) or real(*given))
+    monkeypatch.setattr(diagnosis, "multiply", lambda *given, **how: products.append(1) or real(*given, **how))
     with listening(lines.append), pytest.raises(xm.InfeasibleError) as caught:
         xm.distribution(grid, rules, engine="exact")
     assert caught.value.conflict == ("go", "stay away")

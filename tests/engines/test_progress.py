@@ -72,7 +72,7 @@ def test_pieces_of_a_batch_draw_the_same(grid, monkeypatch):
 def test_the_command_line_shows_it(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write_problem(tmp_path)
-    monkeypatch.setattr(_output.working.__wrapped__, "__defaults__", (0.0,))
+    monkeypatch.setattr(_output, "PLAIN_EVERY", 0.0)
     result = run("sample p.toml -n 3 --engine reject")
     assert result.exit_code == 0
     assert "sampling 3 trajectories: rejection: " in result.stderr
