@@ -12,6 +12,7 @@ from learners.tasks import grid_task, small_task
 from strategies import VERIFY, cases
 from xmen.errors import LearningWarning
 from xmen.learners.xmen import XMEN
+from xmen.methods import reject
 from xmen.methods.cells import CellsLikelihood
 from xmen.methods.demonstrations import gather
 from xmen.rewards.linear import DenseFeatures
@@ -92,12 +93,18 @@ def test_the_oracle_does_not_matter():
     np.testing.assert_allclose(solved.weights_, listed.weights_, atol=1e-5)
 
 
-def test_auto_uses_cells_where_the_product_does_not_fit():
+@pytest.mark.parametrize(("least", "method"), [(1e-3, "reject"), (1.1, "cells")])
+def test_auto_uses_rejection_where_the_product_does_not_fit_and_cells_where_too_few_are_valid(
+    least, method, monkeypatch
+):
+    monkeypatch.setattr(reject, "LEAST_ACCEPTANCE", least)
     grid, rule, features, demos = grid_task(5)
     model = XMEN(grid, rule, features, max_nodes=100, max_iter=3, seed=0)
     quietly(model, demos)
-    assert model.method_ == "cells"
+    assert model.method_ == method
     assert model.distribution().engine in ("reject", "xor")
+    by_name = quietly(XMEN(grid, rule, features, method=method, max_nodes=100, max_iter=3, seed=0), demos)
+    np.testing.assert_array_equal(model.weights_, by_name.weights_)
     assert all(rule.accepts(tau) for tau in model.sample(20))
 
 

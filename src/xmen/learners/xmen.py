@@ -47,8 +47,8 @@ from xmen.worlds.sightings import read_state
 METHODS: dict[str, type[Method]] = {"exact": Exact, "cells": Cells, "paper": Paper, "reject": Reject}
 """Every way to the gradient of XMEN, by its name."""
 
-AUTO = (Exact, Cells)
-"""What method="auto" tries, in this order: the next where the product of world and constraint does not fit."""
+AUTO = (Exact, Reject, Cells)
+"""What method="auto" tries, in this order: the next where the product does not fit, or too few draws are valid."""
 
 AUTO_TRIPS = (Exact, Reject)
 """What method="auto" tries for trips through a network, in this order."""
@@ -558,9 +558,10 @@ class MaximumEntropy(GradientLearner):
         chosen = read_method(self.method)
         network = self.world if isinstance(self.world, Network) else None
         of_trips: tuple[type[Method], ...] = (Exact,) if usual_rules(task.constraint) else AUTO_TRIPS
-        kinds = AUTO if network is None else of_trips
-        kinds = tuple(kind for kind in kinds if kind.takes_sightings or not task.demos.sightings)
         settings, reward = self._begin()
+        of_worlds: tuple[type[Method], ...] = AUTO if reward is None else (Exact, Cells)
+        kinds = of_worlds if network is None else of_trips
+        kinds = tuple(kind for kind in kinds if kind.takes_sightings or not task.demos.sightings)
 
         def begun(method: Method) -> Run[Any]:
             if task.demos.sightings and (self.in_place or not method.takes_sightings):
@@ -580,7 +581,8 @@ class MaximumEntropy(GradientLearner):
 
         for kind in kinds[:-1] if chosen is None else ():
             with suppress(ProductTooLargeError):
-                return (method := kind()), begun(method)
+                if (method := kind()).suits(task, settings):
+                    return method, begun(method)
         last = chosen or kinds[-1]()
         return last, begun(last)
 
@@ -613,10 +615,10 @@ class XMEN(MaximumEntropy):
         gamma, with 0 < gamma <= 1.
     method
         "auto", or how the gradient is found. "exact", `xm.Exact()`: dynamic programming and L-BFGS, to the optimum; the
-        default wherever the product fits `max_nodes`. "cells", `xm.Cells(...)`: rounds of whole hash cells; the default
-        where the product does not fit. "reject", `xm.Reject(...)`: on a Network, exact draws under the rules that fit;
-        the default there where some do not. "paper", `xm.Paper(...)`: Algorithm 1 of the paper. A name is the record
-        with its defaults.
+        default wherever the product fits `max_nodes`. "reject", `xm.Reject(...)`: exact draws under the rules that fit;
+        the default where some do not and one draw in a thousand is valid, and on a Network. "cells", `xm.Cells(...)`:
+        rounds of whole hash cells; the default elsewhere. "paper", `xm.Paper(...)`: Algorithm 1 of the paper. A name is
+        the record with its defaults.
     engine
         What answers after the fit: a name, or a record such as `xm.Xor(delta=1.1)`. Settings of `xm.EngineSettings` are
         accepted here by their names as well. Of them a fit has `max_nodes`, `oracle`, `time_limit`, `device` and

@@ -1,13 +1,14 @@
 """method="reject": learning under rules that do not fit the product, from exact draws of what does."""
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix, vstack
 
-from xmen.engines.choose import Chooser
+from xmen.engines.choose import LEAST_ACCEPTANCE, Chooser
 from xmen.engines.reject import RejectDistribution
 from xmen.engines.trips import RejectTrips
 from xmen.errors import ConvergenceWarning, EngineError, notify
@@ -154,6 +155,13 @@ class Reject(Method):
             return base, RejectSource(base, part.features)
 
         return rounds(task, settings, make)
+
+    def suits(self, task: Task, settings: FitSettings) -> bool:
+        """Whether enough relaxed draws are valid, as engine="auto" asks."""
+        with suppress(EngineError):
+            base = Chooser(task.law(), settings.engine).by_start(Chooser.joint_reject)
+            return base.acceptance_or_less(LEAST_ACCEPTANCE) >= LEAST_ACCEPTANCE
+        return False
 
     def likelihood(self, task: Task, settings: FitSettings) -> Likelihood:
         raise EngineError("method='reject' is for linear rewards: train a network with method='exact' or 'cells'.")

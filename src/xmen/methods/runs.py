@@ -279,6 +279,10 @@ class Method(Options, ABC):
         what = "hashes the trajectories of one world, and every trip through a network has its own"
         raise EngineError(f"method={self.name!r} {what}: use method='exact' or 'auto'.")
 
+    def suits(self, task: Task, settings: FitSettings) -> bool:
+        """Whether method="auto" tries it."""
+        return True
+
     def check(self, engine: EngineSettings, given: str | None, neural: bool) -> None:
         """Refuse what makes no sense with this method (an engine, given="start", a neural reward) before any work."""
 
