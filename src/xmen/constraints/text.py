@@ -35,8 +35,11 @@ WITHOUT_TEXT = ("when", "monitor")
 ANYTIME = "anytime"
 
 Operators: TypeAlias = dict[type[ast.operator], tuple[str, Callable[[Any, Any], object]]]
-JOINS: Operators = {ast.BitAnd: ("&", operator.and_), ast.BitOr: ("|", operator.or_)}
-JOINS[ast.RShift] = ">>", operator.rshift
+JOINS: Operators = {
+    ast.BitAnd: ("&", operator.and_),
+    ast.BitOr: ("|", operator.or_),
+    ast.RShift: (">>", operator.rshift),
+}
 ARITHMETIC: Operators = {ast.Add: ("+", operator.add), ast.Sub: ("-", operator.sub), ast.Mult: ("*", operator.mul)}
 _COMPARED: list[type[ast.cmpop]] = [ast.LtE, ast.Lt, ast.GtE, ast.Gt, ast.Eq, ast.NotEq]
 COMPARISONS = dict(zip(_COMPARED, COMPARE, strict=True))
@@ -406,8 +409,9 @@ class _Reader(SourceText):
             read = self._states if function is at else self._actions
             return self._guarded(node, function, *read(node, self.world))
         costs = function is total
-        read_one: dict[type, Callable[[Any], object]] = {ast.Dict: self._event_weights} if costs else {}
-        arguments: list[Any] = [read_one.get(type(one), self.value)(one) for one in node.args]
+        arguments: list[Any] = [
+            self._event_weights(one) if costs and isinstance(one, ast.Dict) else self.value(one) for one in node.args
+        ]
         keywords: dict[str, Any] = {}
         for keyword in node.keywords:
             if keyword.arg is None:
