@@ -108,6 +108,14 @@ def test_auto_uses_rejection_where_the_product_does_not_fit_and_cells_where_too_
     assert all(rule.accepts(tau) for tau in model.sample(20))
 
 
+def test_auto_leaves_rules_that_are_usually_kept_to_cells():
+    grid, rule, features, demos = grid_task(5)
+    usual = xm.usually(xm.visit(grid.at((2, 2))).named("the middle"))
+    model = quietly(XMEN(grid, rule & usual, features, max_nodes=100, max_iter=3, seed=0), demos)
+    assert model.method_ == "cells"
+    assert set(model.rule_weights_) == {"the middle"}
+
+
 def test_stopping_early_is_announced():
     grid, rule, features, demos = grid_task(8)
     settings = {"method": xm.Cells(4, 24.0), "oracle": "listed", "seed": 2, "max_iter": 2}

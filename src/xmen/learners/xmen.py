@@ -47,10 +47,10 @@ from xmen.worlds.sightings import read_state
 METHODS: dict[str, type[Method]] = {"exact": Exact, "cells": Cells, "paper": Paper, "reject": Reject}
 """Every way to the gradient of XMEN, by its name."""
 
-AUTO = (Exact, Reject, Cells)
+AUTO: tuple[type[Method], ...] = (Exact, Reject, Cells)
 """What method="auto" tries, in this order: the next where the product does not fit, or too few draws are valid."""
 
-AUTO_TRIPS = (Exact, Reject)
+AUTO_TRIPS: tuple[type[Method], ...] = (Exact, Reject)
 """What method="auto" tries for trips through a network, in this order."""
 
 
@@ -557,11 +557,10 @@ class MaximumEntropy(GradientLearner):
         """The method that will be used, and its run."""
         chosen = read_method(self.method)
         network = self.world if isinstance(self.world, Network) else None
-        of_trips: tuple[type[Method], ...] = (Exact,) if usual_rules(task.constraint) else AUTO_TRIPS
         settings, reward = self._begin()
-        of_worlds: tuple[type[Method], ...] = AUTO if reward is None else (Exact, Cells)
-        kinds = of_worlds if network is None else of_trips
-        kinds = tuple(kind for kind in kinds if kind.takes_sightings or not task.demos.sightings)
+        plain = reward is None and not usual_rules(task.constraint)  # what rejection learns from
+        kinds = [kind for kind in (AUTO if network is None else AUTO_TRIPS) if plain or kind is not Reject]
+        kinds = [kind for kind in kinds if kind.takes_sightings or not task.demos.sightings]
 
         def begun(method: Method) -> Run[Any]:
             if task.demos.sightings and (self.in_place or not method.takes_sightings):
