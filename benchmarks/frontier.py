@@ -14,14 +14,14 @@ import json
 import os
 import resource
 import signal
-import subprocess
 import sys
-import time
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 
 SECONDS, BYTES = 60.0, 4 * 2**30
 ENGINES = ("exact", "reject", "xor")
@@ -76,14 +76,12 @@ def build(family: str, size: int) -> tuple[Any, Any]:
     return grid, rules
 
 
-def processor_seconds() -> float:
-    """Of this process and of the solvers it has started, which are processes of their own; on Linux."""
-    spent = time.process_time()
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # it may have ended
-            fields = entry.read_text().rsplit(")", 1)[1].split()
-            if int(fields[1]) == os.getpid():
-                spent += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+def processor_seconds(process: psutil.Process | None = None) -> float:
+    """Of a process (this one) and of the solvers it has started, those that have ended included."""
+    process, spent = process or psutil.Process(), 0.0
+    for one in (process, *process.children(recursive=True)):
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has ended since
+            spent += sum(one.cpu_times()[:4])
     return spent
 
 
@@ -92,7 +90,6 @@ def one(family: str, size: int, engine: str) -> dict[str, Any]:
     import xmen as xm
 
     resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
-    resource.setrlimit(resource.RLIMIT_CPU, (int(SECONDS) + 2, int(SECONDS) + 4))
     began = processor_seconds()
     world, rules = build(family, size)
     oracle = {"oracle": "cryptominisat"} if engine == "xor" else {}
@@ -113,13 +110,19 @@ def run(family: str, size: int, engine: str) -> dict[str, Any]:
     command = [sys.executable, __file__, "--one", family, str(size), engine]
     row: dict[str, Any] = {"family": family, "size": size, "engine": engine}
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
-        return {**row, "why_not": f"more than {SECONDS:.0f} s"}
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["?"])[-1]
-        return {**row, "why_not": "memory" if "MemoryError" in done.stderr else last[:160]}
-    return {**row, **json.loads(done.stdout.strip().splitlines()[-1])}
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        asked = psutil.Popen(command, stdout=out, stderr=err, env=environment, start_new_session=True)
+        while asked.poll() is None:
+            with contextlib.suppress(psutil.TimeoutExpired, psutil.NoSuchProcess):
+                asked.wait(0.5)
+            if asked.is_running() and processor_seconds(asked) > SECONDS + 2:
+                os.killpg(asked.pid, signal.SIGKILL)
+                asked.wait()
+                return {**row, "why_not": f"more than {SECONDS:.0f} s"}
+        said, failed = (file.seek(0) or file.read().strip() for file in (out, err))
+    if asked.returncode:
+        return {**row, "why_not": "memory" if "MemoryError" in failed else (failed.splitlines() or ["?"])[-1][:160]}
+    return {**row, **json.loads(said.splitlines()[-1])}
 
 
 def climb(family: str, engine: str, sizes: tuple[int, ...]) -> list[dict[str, Any]]:
