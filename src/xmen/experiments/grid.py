@@ -238,8 +238,9 @@ def run(book: Notebook) -> None:
         found: dict[str, list[tuple[Any, ...]]] = {}
         for seed in range(book.seed, book.seed + book.pick(2, 5)):
             case = Case(grid_map, seed)
-            # With a solver the paper's algorithm takes minutes: once, on the first map.
-            known = [key for key in KEYS if key != "paper-solver" or (grid_map is maps[0] and seed == book.seed)]
+            # With a solver the paper's algorithm takes minutes: on the first map alone, and once in a quick run.
+            slow = grid_map is maps[0] and (seed == book.seed or not book.quick)
+            known = [key for key in KEYS if key != "paper-solver" or slow]
             models = {key: methods.fit_noted(book, key, case, effort, seed) for key in known}
             with book.stage("what the models say"):
                 drawn = {key: methods.generate(key, model, N_DRAWN, seed) for key, model in models.items()}
