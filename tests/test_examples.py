@@ -172,6 +172,28 @@ def test_warehouse(run):
     assert grid.n_states == 54
 
 
+def test_link_sizes(capsys):
+    """Known weights come back, and sizes are those of listed trips."""
+    names = runpy.run_path(str(EXAMPLES / "link_size.py"))
+    model, taste = names["model"], names["taste"]
+    assert np.all(np.abs(model.weights_ - taste) < 4 * model.standard_errors_)
+    assert names["test"].p_value < 1e-6
+    assert "link size" in capsys.readouterr().out
+    # A size is an expected number of uses: by listing the likeliest trips of the pair.
+    network, (start, goal) = names["network"], names["pairs"][0]
+    reward = (names["base"] @ [-1.0, -4.0]).reshape(network.n_states, network.n_actions)
+    d = xm.distribution(network.task(start, goal), None, reward)
+    listed = d.best(400)
+    shares = np.exp([d.log_prob(tau) for tau in listed])
+    uses = sum(p * np.bincount(tau.states, minlength=network.n_states) for p, tau in zip(shares, listed, strict=True))
+    np.testing.assert_allclose(names["sizes"][0], uses, atol=0.05)
+    assert shares.sum() > 0.99
+    # Copies are not connected: every trip of a pair stays in its own.
+    world, n = names["world"], network.n_states
+    assert np.all(world.source // n == world.target // n)
+    assert {tau.states[0] // n for tau in names["demos"][: names["N_TRIPS"]]} == {0}
+
+
 def test_every_constraint_has_an_example_that_is_kept_and_one_that_is_broken():
     text = (DOCS / "constraints.md").read_text("utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, re.S)
@@ -224,15 +246,6 @@ def test_every_command_on_the_page_runs(tmp_path, monkeypatch):
         assert answer.exit_code == (1 if "exit code 1" in line else 0), (line, answer.output)
     for made in ("grid_model.png", "world.png", "samples.png", "history.png", "pictures/figure1.png"):
         assert (tmp_path / made).stat().st_size > 5_000
-
-
-def test_every_engine_says_how_large_it_became():
-    grid = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), moves=("up", "right"))
-    rule = xm.visit(grid.at((1, 1)))
-    d = xm.distribution(grid, rule, engine="exact")
-    assert f"{d.product.n_nodes} nodes and {d.product.n_edges} edges" in repr(d)
-    assert f"({d.product.n_nodes} nodes)" in repr(xm.distribution(grid, rule, engine="reject"))
-    assert "parities over" in repr(xm.distribution(grid, rule, engine="xor"))
 
 
 def test_a_list_is_taken_wherever_a_constraint_is():

@@ -12,20 +12,19 @@ import numpy as np
 import pytest
 
 import xmen as xm
-from cli.commands import run
+from cli.commands import refused, told
 from storage.resealed import opened, put
 from xmen.errors import MEMORY
 from xmen.files import read_text, unpack_whole
 from xmen.rewards.linear import StateFeatures
 
-PIPE_OR_DEVICE = "is a pipe or a device, not a plain file"
+PIPE_OR_DEVICE = "pipe or a device"
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("XMEN_MEMORY", raising=False)
-    return tmp_path
 
 
 def problem(text: str) -> None:
@@ -42,22 +41,20 @@ COMMANDS = ["check", "engines", "plan", "sample", "plot", "fit", "rules"]
 def test_worlds_that_fit_in_no_memory(command, world):
     problem(world)
     Path("rows.csv").write_text("state,action,next_state,probability\n0,0,1,1\n")
-    result = run(f"{command} p.toml")
-    assert result.exit_code == 2
-    assert "GB of memory, above the limit of 4 GB" in result.stderr
-    assert "XMEN_MEMORY=" in result.stderr
+    refused(f"{command} p.toml", "GB of memory", "limit of 4 GB", "XMEN_MEMORY=")
 
 
 @pytest.mark.parametrize("command", ["check", "plan", "sample", "plot"])
 def test_horizons_that_fit_in_no_memory(command):
     problem(GRID.format(3, 3, 10**9))
-    result = run(f"{command} p.toml")
-    assert result.exit_code == 2
-    assert "a horizon of 1,000,000,000 actions needs about" in " ".join(result.output.split())
+    assert "horizon of 1,000,000,000 actions" in told(f"{command} p.toml", code=2)
 
 
+SMALL = xm.GridWorld(3, 3, (0, 0), (2, 2), horizon=6)
 CYCLE = xm.GridWorld(3, 3, (0, 0), (2, 2), horizon=10**8)
 WALK = xm.Trajectory([0, 1, 2, 5, 8], [1, 1, 0, 0])
+SQUARE = xm.GridWorld(2, 2, (0, 0), (1, 1), moves=("up", "right"))
+AROUND = xm.Trajectory([0, 1, 3], [1, 0])
 QUESTIONS = {
     **{engine: lambda engine=engine: xm.distribution(CYCLE, engine=engine) for engine in ("exact", "reject", "xor")},
     "without an end": lambda: xm.distribution(xm.GridWorld(3, 3, (0, 0), None, horizon=10**8)),
@@ -71,7 +68,7 @@ QUESTIONS = {
 
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_horizons_in_python(question):
-    with pytest.raises(xm.XmenError, match="a horizon of 100,000,000 actions needs about"):
+    with pytest.raises(xm.XmenError, match="horizon of 100,000,000 actions"):
         QUESTIONS[question]()
 
 
@@ -80,32 +77,31 @@ def test_layers_of_many_nodes(question, monkeypatch):
     """What a horizon needs grows with the nodes: it is known before the first layer is made."""
     d = xm.distribution(xm.GridWorld(30, 30, (0, 0), (29, 29), horizon=300))
     monkeypatch.setenv("XMEN_MEMORY", "0.1MB")
-    with pytest.raises(xm.EngineError, match="a horizon of 300 actions"):
+    with pytest.raises(xm.EngineError, match="horizon of 300 actions"):
         d.best(3) if question == "best" else getattr(d, question)()
 
 
 def test_more_samples_than_memory_holds():
     problem(GRID.format(3, 3, 6))
     for n in (10**10, 10**20, 10**400):
-        assert "a list of" in run(f"sample p.toml -n {n}").stderr
-    grid = xm.GridWorld(3, 3, (0, 0), (2, 2), horizon=6)
-    for d in (xm.distribution(grid, engine=engine) for engine in ("exact", "reject", "xor")):
-        with pytest.raises(xm.EngineError, match="10,000,000,000 trajectories of 4 actions or more needs about"):
+        refused(f"sample p.toml -n {n}", "a list of")
+    for d in (xm.distribution(SMALL, engine=engine) for engine in ("exact", "reject", "xor")):
+        with pytest.raises(xm.EngineError, match="10,000,000,000 trajectories of 4 actions"):
             d.sample(10**10)
-    with pytest.raises(xm.EngineError, match="Ask for fewer at a time"):
-        xm.plan(grid, None, None).rollout(10**10)
+    with pytest.raises(xm.EngineError, match="10,000,000,000"):
+        xm.plan(SMALL, None, None).rollout(10**10)
 
 
-def test_more_of_the_best_than_memory_holds(monkeypatch):
+def test_more_of_the_best_than_memory_holds():
     """To ask for more than there are is fine; to ask for most of 2 * 10**41 is not."""
-    few = xm.distribution(xm.GridWorld(3, 3, (0, 0), (2, 2), horizon=6))
+    few = xm.distribution(SMALL)
     assert len(few.best(10**20)) == round(np.exp(few.log_partition()))
     many = xm.distribution(xm.GridWorld(5, 5, (0, 0), (4, 4), horizon=80))
-    with pytest.raises(xm.EngineError, match=r"a list of 1e\+20 trajectories of 8 actions or more needs about"):
+    with pytest.raises(xm.EngineError, match=r"1e\+20 trajectories of 8 actions"):
         many.best(10**20)
     ring = xm.Network(3, 2, [(0, 0, 1, 1.0), (1, 0, 2, 1.0), (2, 0, 0, 1.0), (0, 1, 2, 1.0), (1, 1, 0, 1.0)])
     endless = xm.distribution(ring.task(0, 2), None, np.full((3, 2), -2.0))
-    with pytest.raises(xm.EngineError, match="Ask for fewer at a time"):
+    with pytest.raises(xm.EngineError, match=r"1e\+20"):
         endless.best(10**20)
 
 
@@ -116,10 +112,9 @@ def test_archives_that_unpack_to_more(suffix, monkeypatch):
     Path(f"roads.graphml{suffix}").write_bytes(pack(b"<graphml>" + b"<node id='n'/>" * 100_000))
     problem(f'kind = "graphml"\nfile = "roads.graphml{suffix}"\nsource = "a"\ntarget = "b"\nhorizon = 3')
     monkeypatch.setenv("XMEN_MEMORY", "10MB")
-    message = run("check p.toml").stderr
-    assert f"roads.graphml{suffix}, with 166,667 bytes or more once unpacked, needs about" in message
+    refused("check p.toml", f"roads.graphml{suffix}, with 166,667 bytes")
     monkeypatch.setenv("XMEN_MEMORY", "1GB")
-    assert "is not a GraphML file" in run("check p.toml").stderr
+    refused("check p.toml", "GraphML file")
     assert len(unpack_whole(f"roads.graphml{suffix}")) == 1_400_009
 
 
@@ -127,23 +122,21 @@ def test_archives_that_unpack_to_more(suffix, monkeypatch):
 def test_pipes_and_devices_are_no_files(command):
     os.mkfifo("pipe")
     words = command.split(" ", 1)
-    assert PIPE_OR_DEVICE in run(" ".join([words[0], "pipe", *words[1:]])).stderr
-    assert PIPE_OR_DEVICE in run(" ".join([words[0], "/dev/zero", *words[1:]])).stderr
+    for file in ("pipe", "/dev/zero"):
+        refused(" ".join([words[0], file, *words[1:]]), file, PIPE_OR_DEVICE)
 
 
 def test_pipes_in_python():
-    os.mkfifo("pipe.csv")
-    os.mkfifo("pipe.jsonl")
-    os.mkfifo("run.safetensors")
+    for name in ("pipe.csv", "pipe.jsonl", "run.safetensors"):
+        os.mkfifo(name)
     ring = xm.Network(2, 1, [(0, 0, 1, 1.0), (1, 0, 0, 1.0)])
-    grid = xm.GridWorld(2, 2, (0, 0), (1, 1), moves=("up", "right"))
     for read in (
         lambda: xm.read_demos("pipe.csv"),
-        lambda: xm.read_demos("pipe.csv", grid),
+        lambda: xm.read_demos("pipe.csv", SQUARE),
         lambda: xm.read_demos("pipe.jsonl"),
         lambda: xm.read_trips("pipe.jsonl", ring),
         lambda: read_text("/dev/zero"),
-        lambda: xm.XMEN(grid, None, checkpoint="run.safetensors", resume=True).fit([xm.Trajectory([0, 1, 3], [1, 0])]),
+        lambda: xm.XMEN(SQUARE, None, checkpoint="run.safetensors", resume=True).fit([AROUND]),
     ):
         with pytest.raises(xm.FileFormatError, match=PIPE_OR_DEVICE):
             read()
@@ -151,14 +144,13 @@ def test_pipes_in_python():
 
 def test_layers_that_nobody_saved():
     torch = pytest.importorskip("torch")
-    grid = xm.GridWorld(2, 2, (0, 0), (1, 1), moves=("up", "right"))
     reward = xm.NeuralReward(torch.nn.Linear(4, 2), np.eye(4), n_actions=2)
-    xm.XMEN(grid, None, reward=reward, l2=0.1).fit([xm.Trajectory([0, 1, 3], [1, 0])]).save("model")
+    xm.XMEN(SQUARE, None, reward=reward, l2=0.1).fit([AROUND]).save("model")
     document, arrays = opened(Path("model"))
     text = json.dumps(document)
     assert text.count('"out_features": 2') >= 1
     put(Path("model"), json.loads(text.replace('"out_features": 2', '"out_features": 200000000000')), arrays)
-    with pytest.raises(xm.StorageError, match="its layers have 1,000,000,000,000 numbers, and 10 were saved"):
+    with pytest.raises(xm.StorageError, match="1,000,000,000,000 numbers, and 10 "):
         xm.load("model")
 
 
@@ -170,7 +162,7 @@ def test_formulas_that_never_end(monkeypatch):
     assert len(formula) < 183
     grid = xm.GridWorld(6, 6, (0, 0), (5, 5), horizon=14)
     monkeypatch.setenv("XMEN_COMPARISONS", "2000000")
-    with pytest.raises(xm.ConstraintError, match=r"or more, above the limit of 2,000,000\. Split the formula"):
+    with pytest.raises(xm.ConstraintError, match=r"limit of 2,000,000\. Split"):
         xm.distribution(grid, rule)
     monkeypatch.setenv("XMEN_COMPARISONS", "1e9")
     assert rule.accepts(xm.Trajectory(list(range(20)), [0] * 19))
@@ -180,9 +172,7 @@ def test_one_feature_for_each_state(monkeypatch):
     grid = xm.GridWorld(100, 100, (0, 0), (99, 99), moves=("up", "right"))
     reward = StateFeatures(grid).reward(np.zeros(grid.n_states))
     monkeypatch.setenv("XMEN_MEMORY", "1GB")
-    with pytest.raises(
-        xm.RewardError, match=r"an array of 10,000 features for each of 10,000 states needs about 1\.6 GB"
-    ):
+    with pytest.raises(xm.RewardError, match=r"10,000 features .* 10,000 states .* 1\.6 GB"):
         _ = reward.features
 
 
@@ -198,7 +188,7 @@ def test_amounts(text, most, monkeypatch):
 def test_amounts_that_are_none(text, monkeypatch):
     monkeypatch.setenv("XMEN_MEMORY", text)
     problem(GRID.format(3, 3, 6))
-    assert "XMEN_MEMORY is a number such as 16 GB; got" in run("check p.toml").stderr
+    refused("check p.toml", "XMEN_MEMORY", f"got {text!r}")
 
 
 def test_what_is_asked_for_is_enough(monkeypatch):
@@ -206,6 +196,6 @@ def test_what_is_asked_for_is_enough(monkeypatch):
     with pytest.raises(xm.WorldError) as caught:
         MEMORY.require(5e9, "this", xm.WorldError)
     amount = str(caught.value).split("XMEN_MEMORY=")[1].split(" ")[0]
+    assert amount == "6GB"
     monkeypatch.setenv("XMEN_MEMORY", amount)
     MEMORY.require(5e9, "this", xm.WorldError)
-    assert json.dumps(amount) == '"6GB"'

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import xmen as xm
+from xmen.studio.app import PAGE
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
@@ -62,6 +63,14 @@ def test_a_user_sets_up_what_the_readme_uses_and_a_developer_the_rest():
 def index_page():
     pytest.importorskip("hatchling", reason="the page is made by the build backend")
     return runpy.run_path(str(ROOT / "hatch_build.py"))["index_page"]
+
+
+def test_every_file_of_the_studios_page_is_in_the_wheel():
+    wheel = pytest.importorskip("hatchling.builders.wheel").WheelBuilder(str(ROOT))
+    packed = {file.distribution_path for file in wheel.recurse_included_files()}
+    page = {f"xmen/studio/page/{file.relative_to(PAGE).as_posix()}" for file in PAGE.rglob("*") if file.is_file()}
+    assert "xmen/studio/page/index.html" in page
+    assert page <= packed
 
 
 @pytest.mark.parametrize("source", [None, "https://example.org/xmen"])

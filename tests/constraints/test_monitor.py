@@ -78,29 +78,29 @@ def test_accepts_may_return_anything_true_or_false():
 
 def test_states_must_be_hashable_and_the_error_shows_which():
     listing = monitor((), lambda q, row: [*q, row[0]], lambda q: True, [at(1)])
-    with pytest.raises(ConstraintError, match=r"step\(\(\), \(False,\)\) returned is \[False\] \(list\)"):
+    with pytest.raises(ConstraintError, match=r"step\(\(\), \(False,\)\) .*\[False\] \(list\)"):
         listing.accepts(WALK)
-    with pytest.raises(ConstraintError, match=r"the start is \[\] \(list\), which is not hashable"):
+    with pytest.raises(ConstraintError, match=r"start is \[\] \(list\)"):
         monitor([], lambda q, row: q, lambda q: True, [at(1)])
 
 
-@pytest.mark.parametrize(
-    ("arguments", "fragment"),
-    [
-        ((0, 3, lambda q: True, [at(1)]), "step is a function"),
-        ((0, lambda q, row: q, True, [at(1)]), "accepts is a function"),
-        ((0, lambda q, row: q, lambda q: True, at(1)), "a list of events"),
-        ((0, lambda q, row: q, lambda q: True, 3), "a list of events"),
-        ((0, lambda q, row: q, lambda q: True, [3]), "takes an event"),
-        ((0, lambda q, row: q, lambda q: True, [visit(at(1))]), "takes an event"),
-        ((0, lambda q, row: q, lambda q: True, "ab"), "takes an event"),
-        ((0, lambda q, row: q, lambda q: True, [at(1)] * 63), "at most 62 events"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_bad_arguments(arguments, fragment):
+NO_MONITORS = [
+    ({"step": 3}, "step is a function"),
+    ({"accepts": True}, "accepts is a function"),
+    ({"events": at(1)}, "a list of events"),
+    ({"events": 3}, "a list of events"),
+    ({"events": [3]}, "takes an event"),
+    ({"events": [visit(at(1))]}, "takes an event"),
+    ({"events": "ab"}, "takes an event"),
+    ({"events": [at(1)] * 63}, "62 events"),
+]
+
+
+@pytest.mark.parametrize(("change", "fragment"), NO_MONITORS, ids=lambda value: str(value)[:30])
+def test_bad_arguments(change, fragment):
+    good = {"start": 0, "step": lambda q, row: q, "accepts": lambda q: True, "events": [at(1)]}
     with pytest.raises(ConstraintError, match=fragment):
-        monitor(*arguments)
+        monitor(**{**good, **change})
 
 
 class Shy:

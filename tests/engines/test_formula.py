@@ -14,10 +14,9 @@ from scipy.stats import chi2
 
 import xmen as xm
 from sampling.exact_hash import BatchedRows, output, worst_factor
-from sampling.supports import cell_draws, known
+from sampling.supports import cell_draws, plan_of, project
 from strategies import cases
 from xmen.engines import formula as formula_module
-from xmen.sampling import CellPlan
 
 SOLVER: Any = {"oracle": "cryptominisat"}  # "auto" would list these
 
@@ -53,7 +52,7 @@ def test_listed_answers_are_exact() -> None:
         rows, logs = solutions(n, clauses, xors, weights)
         formula = xm.Formula(n, clauses, xors, weights)
         if len(rows) == 0:
-            with pytest.raises(xm.InfeasibleError, match="no solution"):
+            with pytest.raises(xm.InfeasibleError):
                 formula.log_partition()
             continue
         log_z, std = formula.log_partition(return_std=True)
@@ -108,12 +107,9 @@ def test_the_guarantee_holds_over_all_hashes() -> None:
     space = replace(space, oracle=BatchedRows(copies))
     assert np.logaddexp.reduce(space.log_weights(copies)) == pytest.approx(np.logaddexp.reduce(logs))
     for m in (1, 2):
-        size = math.exp(known(space).log_upper - space.log_max) / 2**m
-        plan = CellPlan.solve(1.25, known(space), cell_size=size)
-        found: dict[tuple[bool, ...], float] = {}
-        for row, chance in output(cell_draws(space, plan.cap), plan.m, space.n_hash).items():
-            found[row[:4]] = found.get(row[:4], 0.0) + chance
-        assert worst_factor(found, true) <= 1.25
+        plan = plan_of(space, m)
+        found = output(cell_draws(space, plan.cap), plan.m, space.n_hash)
+        assert worst_factor(project(found), true) <= 1.25
 
 
 def test_a_sampling_set_gives_whole_solutions() -> None:
@@ -132,7 +128,7 @@ def test_a_sampling_set_gives_whole_solutions() -> None:
 def test_a_sampling_set_that_determines_too_little_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     formula = xm.Formula(3, [[1, 2]], sampling=[1, 2])
     for ask in (formula.log_partition, lambda: formula.sample(3), lambda: formula.probability(1)):
-        with pytest.raises(xm.ConstraintError, match="two solutions agree on its 2 variables, and variable 3"):
+        with pytest.raises(xm.ConstraintError, match=r"2 variables, .*variable 3"):
             ask()
 
     # Where the one question takes too long, each solution that is drawn is asked about.
@@ -159,28 +155,25 @@ def test_what_a_solver_gets_wrong_does_not_leave(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"n_variables": 0}, "n_variables is a whole number, 1 or more"),
-        ({"clauses": [[1, 0]]}, "clause 0: literals of this formula are 1 to 3 and -1 to -3; got 0"),
+        ({"n_variables": 0}, "n_variables"),
+        ({"clauses": [[1, 0]]}, "clause 0: .* got 0"),
         ({"clauses": [[1], [4]]}, "clause 1: .* got 4"),
         ({"clauses": [[1], [True]]}, "clause 1: .* got True"),
-        ({"clauses": [[1], []]}, "clause 1 is empty"),
-        ({"clauses": 3}, "clauses is a list"),
+        ({"clauses": [[1], []]}, "clause 1 "),
+        ({"clauses": 3}, "clauses"),
         ({"clauses": ["12"]}, "clause 0"),
-        ({"xors": [([1, -2], 1)]}, "xor 0: variables of this formula are 1 to 3; got -2"),
-        ({"xors": [([1, 2], 2)]}, "xor 0: the parity is 0 .even. or 1 .odd.; got 2"),
-        ({"xors": [[1, 2, 3]]}, "xor 0 is a pair"),
-        ({"xors": [([], 0)]}, "xor 0 is empty"),
+        ({"xors": [([1, -2], 1)]}, "xor 0: .* got -2"),
+        ({"xors": [([1, 2], 2)]}, "xor 0: .* got 2"),
+        ({"xors": [[1, 2, 3]]}, "xor 0 .*pair"),
+        ({"xors": [([], 0)]}, "xor 0 .*empty"),
         ({"log_weights": {4: 1.0}}, "log_weights: .* got 4"),
-        (
-            {"log_weights": {1: math.inf}},
-            "literal 1 is a number, at most 1e.09 in size, or -inf; got",
-        ),
+        ({"log_weights": {1: math.inf}}, "literal 1 .* got inf"),
         ({"log_weights": {1: 1e20}}, "got 1e.20"),
         ({"log_weights": {1: math.nan}}, "got nan"),
-        ({"log_weights": [1.0]}, "log_weights is a dictionary"),
-        ({"sampling": [1, 1]}, "sampling names a variable twice"),
+        ({"log_weights": [1.0]}, "log_weights"),
+        ({"sampling": [1, 1]}, "sampling .*twice"),
         ({"sampling": [0]}, "sampling: .* got 0"),
-        ({"sampling": []}, "sampling is empty"),
+        ({"sampling": []}, "sampling .*empty"),
     ],
 )
 def test_what_makes_no_sense_is_refused(settings: dict[str, Any], told: str) -> None:
@@ -206,7 +199,7 @@ def test_questions_that_make_no_sense_are_refused() -> None:
             ask()
     for impossible in (xm.Formula(2, [[1], [-1]]), xm.Formula(1, [[1]], log_weights={1: -math.inf})):
         for question in (impossible.log_partition, lambda f=impossible: f.sample(1, **SOLVER)):
-            with pytest.raises(xm.InfeasibleError, match="no solution satisfies Formula"):
+            with pytest.raises(xm.InfeasibleError, match="Formula"):
                 question()
 
 
@@ -259,28 +252,28 @@ def test_dimacs_is_read_as_counters_write_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "line 1: no line 'p cnf"),
-        ("c only\n1 2 0\n", "line 2: the line 'p cnf VARIABLES CLAUSES' has to come first"),
-        ("p cnf 2\n", "line 1: expected one line 'p cnf"),
-        ("p cnf 2 1\np cnf 2 1\n", "line 2: expected one line"),
-        ("p cnf -2 1\n", "line 1: a formula has 1 variable"),
-        ("p cnf 2 x\n", "line 1: expected whole numbers"),
-        ("p cnf 2 1\n1 3 0\n", "line 2: literal 3, and the variables are 1 to 2"),
-        ("p cnf 2 1\n1 b 0\n", "line 2: expected whole numbers"),
-        ("p cnf 2 1\n1 2\n", "line 2: the last clause is not closed"),
-        ("p cnf 2 2\n1 0\n0\n", "line 3: an empty clause"),
-        ("p cnf 2 2\n1 2 0\n", "line 2: 1 clauses and 0 parities, and the header says 2"),
-        ("p cnf 2 1\n1 0\nx1 2\n", "line 3: the list is closed by one 0"),
-        ("p cnf 2 1\n1 0\nx 0\n", "line 3: an empty parity"),
+        ("", "line 1: .*'p cnf"),
+        ("c only\n1 2 0\n", "line 2: .*first"),
+        ("p cnf 2\n", "line 1: .*'p cnf 2'"),
+        ("p cnf 2 1\np cnf 2 1\n", "line 2: .*'p cnf 2 1'"),
+        ("p cnf -2 1\n", "line 1: .*1 variable"),
+        ("p cnf 2 x\n", "line 1: .* x'"),
+        ("p cnf 2 1\n1 3 0\n", "line 2: literal 3.* 2"),
+        ("p cnf 2 1\n1 b 0\n", "line 2: .*1 b"),
+        ("p cnf 2 1\n1 2\n", "line 2: .*not closed"),
+        ("p cnf 2 2\n1 0\n0\n", "line 3: .*empty clause"),
+        ("p cnf 2 2\n1 2 0\n", "line 2: 1 clauses .* 2"),
+        ("p cnf 2 1\n1 0\nx1 2\n", "line 3: .*closed"),
+        ("p cnf 2 1\n1 0\nx 0\n", "line 3: .*empty parity"),
         ("p cnf 2 1\n1 0\nc ind 1 5 0\n", "line 3: literal 5"),
-        ("p cnf 2 1\n1 0\nc ind -1 2 0\n", "line 3: expected variables, 1 to 2, got 'c ind -1 2 0'"),
-        ("p cnf 2 1\n1 0\nc p show 0\n", "line 3: expected variables"),
-        ("p cnf 2 1\n1 0\nc p weight 1 0.5 0\nw 1 0.4\n", "line 4: literal 1 has a weight in line 3 already"),
-        ("p cnf 2 1\n1 0\nc p weight 1 -0.5 0\n", "line 3: a weight is a finite number"),
-        ("p cnf 2 1\n1 0\nc p weight 1 inf 0\n", "line 3: a weight"),
-        ("p cnf 2 1\n1 0\nc p weight 1 1/0 0\n", "line 3: a weight"),
-        ("p cnf 2 1\n1 0\nc p weight 1 0\n", "line 3: expected 'c p weight"),
-        ("p cnf 2 1\n1 0\nc p weight 1 3 0\n", "line 3: literal 1 weighs 3, so that -1 needs a weight"),
+        ("p cnf 2 1\n1 0\nc ind -1 2 0\n", "line 3: .*1 to 2.*'c ind -1 2 0'"),
+        ("p cnf 2 1\n1 0\nc p show 0\n", "line 3: .*'c p show 0'"),
+        ("p cnf 2 1\n1 0\nc p weight 1 0.5 0\nw 1 0.4\n", "line 4: literal 1 .*line 3"),
+        ("p cnf 2 1\n1 0\nc p weight 1 -0.5 0\n", "line 3: .*weight.*'-0.5'"),
+        ("p cnf 2 1\n1 0\nc p weight 1 inf 0\n", "line 3: .*weight.*'inf'"),
+        ("p cnf 2 1\n1 0\nc p weight 1 1/0 0\n", "line 3: .*weight.*'1/0'"),
+        ("p cnf 2 1\n1 0\nc p weight 1 0\n", "line 3: .*'c p weight 1 0'"),
+        ("p cnf 2 1\n1 0\nc p weight 1 3 0\n", "line 3: literal 1 .*3, .*-1 "),
     ],
 )
 def test_damaged_dimacs_is_refused_by_line(text: str, told: str, tmp_path: Path) -> None:

@@ -63,10 +63,10 @@ def test_an_answer_is_that_of_every_trajectory():
 
 def test_a_distribution_warns_with_the_likely_meaning():
     rules = [xm.visit(CROSSING), (xm.share(CROSSING) <= 15).named("few crossings")]
-    with pytest.warns(RuleWarning, match=r"'few crossings'.*15 % is 0.15") as caught:
+    with pytest.warns(RuleWarning, match=r"'few crossings'.*0\.15") as caught:
         xm.distribution(GRID, rules)
     assert [one.filename for one in caught] == [__file__]
-    with pytest.warns(RuleWarning, match="is a wall"):
+    with pytest.warns(RuleWarning, match="wall"):
         xm.distribution(GRID, xm.never(GRID.at((2, 2))))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -75,7 +75,7 @@ def test_a_distribution_warns_with_the_likely_meaning():
 
 def test_a_fit_warns():
     demos = xm.distribution(GRID).sample(5, seed=0)
-    with pytest.warns(RuleWarning, match="15 % is 0.15"):
+    with pytest.warns(RuleWarning, match=r"0\.15"):
         xm.XMEN(GRID, xm.share(CROSSING) <= 15, l2=1.0).fit(demos)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 
-import numpy as np
 import pytest
 
 import xmen as xm
@@ -24,21 +23,18 @@ def counters(grid: xm.GridWorld) -> list[xm.Constraint]:
     return [xm.count(xm.at(s)) <= 1 for s in range(grid.n_states)]
 
 
-def test_rejection_says_how_far_it_is(grid):
+@pytest.mark.parametrize(
+    ("settings", "n", "facts"),
+    [
+        ({"engine": "reject", "max_nodes": 50}, 20, ("rejection: ", " of 2,000 ")),
+        ({"engine": "xor", "oracle": "listed", "cell_size": 4}, 5, (" of 5 ",)),
+    ],
+)
+def test_sampling_says_how_far_it_is(grid, settings, n, facts):
     lines: list[str] = []
-    d = xm.distribution(grid, xm.no_revisit(), engine="reject", max_nodes=50, seed=0)
     with listening(lines.append):
-        d.sample(20)
-    assert lines[0].startswith("rejection: ")
-    assert lines[0].endswith(" of 2,000 draws are valid")
-
-
-def test_hashing_says_how_far_it_is(grid):
-    lines: list[str] = []
-    d = xm.distribution(grid, xm.no_revisit(), engine="xor", oracle="listed", cell_size=4, seed=0)
-    with listening(lines.append):
-        d.sample(5)
-    assert any("of 5 hash cells" in line for line in lines)
+        xm.distribution(grid, xm.no_revisit(), seed=0, **settings).sample(n)
+    assert any(all(fact in line for fact in facts) for line in lines)
     tell("nobody listens any more")
     assert lines[-1] != "nobody listens any more"
 
@@ -52,21 +48,11 @@ def test_hopeless_rejection_ends_within_its_time_limit(grid, monkeypatch):
         "nothing at all"
     )
     d = xm.distribution(grid, impossible, engine="reject", max_nodes=20, time_limit=20.0, seed=0)
-    with pytest.raises(xm.EngineError, match=r"hopeless here within time_limit = 20 s: none of (\d+) draws") as caught:
+    with pytest.raises(xm.EngineError, match=r"hopeless .*time_limit = 20 ") as caught:
         d.sample(1)
     n_drawn = int(str(caught.value).split("none of ")[1].split(" ")[0])
     assert 10 < n_drawn <= 210
     assert n_drawn not in (10 * (2**k - 1) for k in range(10))  # where batches end
-
-
-def test_pieces_of_a_batch_draw_the_same(grid, monkeypatch):
-    def draws() -> list[xm.Trajectory]:
-        return xm.distribution(grid, xm.no_revisit(), engine="reject", max_nodes=50, seed=3).sample(60)
-
-    whole = draws()
-    real = xm.distribution(grid, xm.no_revisit(), engine="exact")
-    assert abs(np.mean([real.log_prob(tau) for tau in whole]) + real.entropy()) < 1e-9  # all equally likely
-    assert draws() == whole
 
 
 def test_the_command_line_shows_it(tmp_path, monkeypatch, capsys):
@@ -93,10 +79,8 @@ def test_auto_says_that_no_engine_answers(monkeypatch):
     monkeypatch.setenv("XMEN_READINGS", "100000")
     with pytest.raises(xm.ProductTooLargeError) as caught:
         xm.distribution(grid, counters(grid), max_nodes=3_000, seed=0)
-    message = str(caught.value)
-    assert message.startswith("no engine answers here. Exact: the product")
-    assert "Reject: it accepts none of relaxed draws. Xor: writing 144 machines over" in message
-    assert "XMEN_READINGS=" in message
+    facts = ("Exact: ", "max_nodes = 3,000", "Reject: ", "Xor: ", "144 machines", "XMEN_READINGS=")
+    assert all(fact in str(caught.value) for fact in facts)
 
 
 def test_auto_takes_slow_rejection_where_nothing_else_fits(monkeypatch):
@@ -105,5 +89,6 @@ def test_auto_takes_slow_rejection_where_nothing_else_fits(monkeypatch):
     monkeypatch.setattr(choose, "LEAST_ACCEPTANCE", 0.9)
     d = xm.distribution(grid, counters(grid), max_nodes=60, oracle="cryptominisat", seed=0)
     assert d.engine == "reject"
-    assert "Xor: writing 16 machines over" in d.reason
+    assert "Xor: " in d.reason
+    assert "16 machines" in d.reason
     assert all(len(set(tau.states)) == len(tau.states) for tau in d.sample(20))

@@ -7,11 +7,10 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from scipy.stats import chi2
 
 import xmen as xm
-from reference import exact_distribution
-from strategies import cases, random_formula, random_world
+from engines.truth import follows
+from strategies import cases
 from xmen.constraints.repetition import NoRecentRevisit
 from xmen.engines import reject
 from xmen.engines.reject import relax
@@ -56,77 +55,43 @@ def test_accepted_samples_are_exact(grid, rules):
     """Chi-square at level 1e-4. With 20,000 draws a 10 % bias on half of the mass gives noncentrality 200."""
     reward = np.full((25, 4), -0.4)
     exact = xm.distribution(grid, rules, reward)
-    d = xm.distribution(grid, rules, reward, engine="reject", max_nodes=800)
-    n = 20_000
-    seen = Counter(d.sample(n, seed=0))
-    expected = np.array([n * math.exp(exact.log_prob(tau)) for tau in seen])
-    kept = expected > 5
-    observed = np.array(list(seen.values()), dtype=float)
-    statistic = np.sum((observed - expected)[kept] ** 2 / expected[kept])
-    rest_expected, rest_observed = n - expected[kept].sum(), n - observed[kept].sum()
-    if rest_expected > 5:
-        statistic += (rest_observed - rest_expected) ** 2 / rest_expected
-    assert statistic < chi2.isf(1e-4, kept.sum())
+    draws = xm.distribution(grid, rules, reward, engine="reject", max_nodes=800).sample(20_000, seed=0)
+    assert follows(draws, {tau: math.exp(exact.log_prob(tau)) for tau in draws})
 
 
-def test_random_problems_against_enumeration():
-    tried = 0
-    for seed in range(cases(30)):
-        rng = np.random.default_rng(seed)
-        world = random_world(rng)
-        parts = [random_formula(rng, world.n_states, world.n_actions, depth=1) for _ in range(2)]
-        reward = rng.normal(size=(world.n_states, world.n_actions))
-        truth = exact_distribution(world, ("and", *(part[0] for part in parts)), reward)
-        if not truth.log_weights:
-            continue
-        d = xm.distribution(world, [part[1] for part in parts], reward, engine="reject", max_nodes=6, seed=seed)
-        log_z, std = d.log_partition(return_std=True)
-        assert abs(log_z - truth.log_partition) <= 5 * std + 1e-9
-        assert all((tau.states, tau.actions) in truth.log_weights for tau in d.sample(20))
-        tried += 1
-    assert tried > cases(4)
-
-
-def test_the_shadow_of_no_revisit_is_implied_by_it():
+def test_the_shadow_of_no_revisit_looks_back_as_far_as_its_window():
     rng = np.random.default_rng(0)
     for _ in range(cases(500)):
         states = rng.integers(0, 6, int(rng.integers(1, 8))).tolist()
-        tau = xm.Trajectory(states, [0] * (len(states) - 1))
         event = xm.anytime if rng.random() < 0.5 else xm.at(0, 1, 2)
         window = int(rng.integers(1, 5))
-        if xm.no_revisit(event).accepts(tau):
-            assert NoRecentRevisit(event, window=window).accepts(tau)
-        elif not NoRecentRevisit(event, window=window).accepts(tau):
-            watched = [s for s in states if event is xm.anytime or s < 3]
-            assert any(watched[i] in watched[max(0, i - window) : i] for i in range(len(watched)))
+        watched = [s for s in states if event is xm.anytime or s < 3]
+        again = any(watched[i] in watched[max(0, i - window) : i] for i in range(len(watched)))
+        tau = xm.Trajectory(states, [0] * (len(states) - 1))
+        assert NoRecentRevisit(event, window=window).accepts(tau) == (not again)
 
 
-def test_hopeless_cases_end_with_an_error(monkeypatch):
+@pytest.fixture
+def clash():
+    """Rejection finds nothing: no way passes both corners, and the world and the rule do not say so."""
+    grid = xm.GridWorld(8, 8, start=(0, 0), goal=(7, 7), moves=("up", "right"))
+    return grid, xm.ltlf("F(a) & F(b)", a=grid.at((7, 0)), b=grid.at((0, 7))).named("both corners")
+
+
+def test_hopeless_cases_end_with_an_error(clash, monkeypatch):
     monkeypatch.setattr(reject, "PATIENCE", 5000)
-    grid = xm.GridWorld(8, 8, start=(0, 0), goal=(7, 7), moves=("up", "right"))
-    clash = xm.ltlf("F(a) & F(b)", a=grid.at((7, 0)), b=grid.at((0, 7))).named("both corners")
     with pytest.raises(xm.EngineError, match=r"hopeless.*'both corners'.*engine='xor'"):
-        xm.distribution(grid, clash, None, engine="reject", max_nodes=1).sample(1)
+        xm.distribution(*clash, None, engine="reject", max_nodes=1).sample(1)
 
 
-def test_hopeless_cases_end_within_their_time_limit():
+def test_hopeless_cases_end_within_their_time_limit(clash):
     """Long trajectories make draws slow: it is time that counts, and not only how many were drawn."""
-    grid = xm.GridWorld(8, 8, start=(0, 0), goal=(7, 7), moves=("up", "right"))
-    clash = xm.ltlf("F(a) & F(b)", a=grid.at((7, 0)), b=grid.at((0, 7))).named("both corners")
-    d = xm.distribution(grid, clash, None, engine="reject", max_nodes=1, time_limit=1e-6)
+    d = xm.distribution(*clash, None, engine="reject", max_nodes=1, time_limit=1e-6)
     for other in (d, d.with_reward(np.zeros((64, 2)))):
-        with pytest.raises(xm.EngineError, match=r"hopeless here within time_limit = 1e-06 s: none of 2,000 draws"):
+        with pytest.raises(xm.EngineError, match=r"hopeless.*time_limit = 1e-06.* 2,000 draws"):
             other.sample(1)
-    easy = xm.distribution(grid, xm.no_revisit(), None, engine="reject", max_nodes=1, time_limit=1e-6)
+    easy = xm.distribution(clash[0], xm.no_revisit(), None, engine="reject", max_nodes=1, time_limit=1e-6)
     assert len(easy.sample(5000)) == 5000  # valid draws start the clock again
-
-
-def test_a_conflict_among_what_was_multiplied_is_named():
-    grid = xm.GridWorld(6, 6, start=(0, 0), goal=(5, 5), moves=("up", "right"))
-    corners = [xm.visit(grid.at(cell)).named(name) for cell, name in (((5, 0), "east"), ((0, 5), "north"))]
-    with pytest.raises(xm.InfeasibleError) as error:
-        xm.distribution(grid, [*corners, xm.no_revisit().named("x")], None, engine="reject", max_nodes=1000)
-    assert error.value.conflict == ("east", "north")
 
 
 def test_the_mode_is_that_of_the_rules_and_not_of_the_relaxation(grid, rules):
@@ -135,15 +100,6 @@ def test_the_mode_is_that_of_the_rules_and_not_of_the_relaxation(grid, rules):
     d = xm.distribution(grid, rules, reward, engine="reject", max_nodes=800)
     assert not rules.accepts(d.relaxed.mode())
     assert exact.log_prob(d.mode()) == pytest.approx(exact.log_prob(exact.mode()), abs=1e-9)
-    assert tuple(d.guarantee) == (1.0, 0.0)
-    assert d.sample(0) == []
-
-
-def test_same_seed_same_answers(grid, rules):
-    first, second = (xm.distribution(grid, rules, None, engine="reject", max_nodes=800, seed=7) for _ in range(2))
-    assert first.log_partition() == second.log_partition()
-    assert first.sample(50) == second.sample(50)
-    assert first.sample(10, seed=3) == second.sample(10, seed=3)
 
 
 def test_auto_takes_exact_then_reject(grid, rules):
@@ -152,31 +108,43 @@ def test_auto_takes_exact_then_reject(grid, rules):
     assert "nodes" in exact.reason
     d = xm.distribution(grid, rules, None, max_nodes=1000)
     assert d.engine == "reject"
-    assert "'never twice' multiplies it the most" in d.reason
+    assert "'never twice'" in d.reason
     assert f"{d.acceptance:.2%}" in d.reason
 
 
-def test_counts_of_self_avoiding_walks_from_corner_to_corner():
-    """Published counts (OEIS A007764) for 2x2 to 5x5 points: exactly where the rule fits, else within the error."""
-    for n, published in ((2, 2), (3, 12), (4, 184), (5, 8512)):
-        moves = ("up", "down", "left", "right")
-        world = xm.GridWorld(n, n, start=(0, 0), goal=(n - 1, n - 1), moves=moves, horizon=n * n - 1)
-        if n < 5:
-            d = xm.distribution(world, xm.no_revisit(), engine="exact")
-            assert d.log_partition() == pytest.approx(math.log(published), abs=1e-9)
-        d = xm.distribution(world, xm.no_revisit(), engine="reject", max_nodes=10_000 if n < 5 else 60_000, seed=0)
-        log_z, std = d.log_partition(return_std=True)
-        assert abs(log_z - math.log(published)) <= 4 * std + 1e-9
-        assert std < 0.05
-
-
-@pytest.mark.slow
-def test_walks_over_six_by_six_points():
-    world = xm.GridWorld(6, 6, (0, 0), (5, 5), moves=("up", "down", "left", "right"), horizon=35)
-    d = xm.distribution(world, xm.no_revisit(), engine="reject", seed=0)
+@pytest.mark.parametrize(
+    ("n", "published", "max_nodes", "most"),
+    [
+        *((n, published, 10_000, 0.05) for n, published in ((2, 2), (3, 12), (4, 184))),
+        (5, 8512, 60_000, 0.05),
+        pytest.param(6, 1_262_816, None, 0.1, marks=pytest.mark.slow),  # memory of the last few states leaves 0.16
+    ],
+)
+def test_counts_of_self_avoiding_walks_from_corner_to_corner(n, published, max_nodes, most):
+    """Published counts (OEIS A007764) for n x n points: exactly where the rule fits, else within the error."""
+    moves = ("up", "down", "left", "right")
+    world = xm.GridWorld(n, n, start=(0, 0), goal=(n - 1, n - 1), moves=moves, horizon=n * n - 1)
+    if n < 5:
+        d = xm.distribution(world, xm.no_revisit(), engine="exact")
+        assert d.log_partition() == pytest.approx(math.log(published), abs=1e-9)
+    d = xm.distribution(world, xm.no_revisit(), engine="reject", max_nodes=max_nodes, seed=0)
     log_z, std = d.log_partition(return_std=True)
-    assert abs(log_z - math.log(1_262_816)) <= 4 * std
-    assert std < 0.1  # remembering the last few states alone leaves 0.16
+    assert abs(log_z - math.log(published)) <= 4 * std + 1e-9
+    assert std < most
+
+
+def test_all_draws_accepted_is_no_certainty():
+    """A rule that is broken once in millions: the estimate may miss it, and its error has to say so."""
+    grid = xm.GridWorld(4, 4, (0, 0), (3, 3), moves=("up", "right", "down", "left"), horizon=14)
+    rare = (xm.count(grid.at((1, 1))) <= 5).named("rarely broken")
+    d = xm.distribution(grid, rare, None, engine="reject", max_nodes=1, seed=0)
+    exact = xm.distribution(grid, rare, None)
+    assert d.relaxation.rejecting == ("rarely broken",)
+    estimate, error = d.log_partition(return_std=True)
+    assert error > 0.0
+    assert abs(estimate - exact.log_partition()) < 5 * error
+    free = xm.distribution(grid, None, None, engine="reject", seed=0)
+    assert free.log_partition(return_std=True)[1] == 0.0
 
 
 def test_a_local_memory_forbids_what_its_definition_says():

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import xmen as xm
-from reference import enumerate_trajectories, holds, positions
+from engines.truth import assert_agrees, summed
+from reference import exact_distribution, holds, positions
 from strategies import cases, random_formula, random_world
 
 
@@ -18,16 +19,11 @@ def random_case(seed):
 
 
 def truth_of(world, made, reward, discount, weights):
-    """Every valid trajectory with its log-weight, and which of the two usual rules it keeps."""
+    """The distribution by listing, and for every valid trajectory which of the two usual rules it keeps."""
     (hard, _), *usual = made
-    found = {}
-    for states, actions, chance in enumerate_trajectories(world):
-        walk = positions(states, actions)
-        if holds(hard, walk):
-            kept = np.array([holds(one, walk) for one, _ in usual])
-            gained = sum(discount**t * reward[s, a] for t, (s, a) in enumerate(zip(states, actions, strict=False)))
-            found[states, actions] = np.log(chance) + gained + kept @ weights, kept
-    return found
+    plain = exact_distribution(world, hard, reward, discount).log_weights
+    kept = {tau: np.array([holds(one, positions(*tau)) for one, _ in usual]) for tau in plain}
+    return summed(world, {tau: float(log + kept[tau] @ weights) for tau, log in plain.items()}, discount), kept
 
 
 @pytest.mark.filterwarnings("ignore::xmen.RuleWarning")
@@ -36,26 +32,15 @@ def test_agrees_with_enumeration(block):
     feasible = 0
     for seed in range(block * cases(10), (block + 1) * cases(10)):
         world, made, reward, discount, weights = random_case(seed)
-        truth = truth_of(world, made, reward, discount, weights)
-        if not truth:
+        truth, keeps = truth_of(world, made, reward, discount, weights)
+        if not keeps:
             continue
         feasible += 1
         rule = made[0][1] & xm.usually(made[1][1], weight=weights[0]) & xm.usually(made[2][1], weight=weights[1])
         d = xm.distribution(world, rule, reward, discount, engine="exact", seed=seed)
-        logs = np.array([log for log, _ in truth.values()])
-        log_z = np.logaddexp.reduce(logs)
-        p = np.exp(logs - log_z)
-        assert d.log_partition() == pytest.approx(log_z, abs=1e-8), seed
-        kept = p @ np.array([kept for _, kept in truth.values()])
+        assert_agrees(d, truth, str(seed), atol=1e-8)
+        kept = sum(np.exp(log - truth.log_partition) * keeps[tau] for tau, log in truth.log_weights.items())
         np.testing.assert_allclose(np.diag(d._flow.kept), kept, atol=1e-8, err_msg=str(seed))
-        visits = np.zeros_like(reward)
-        for share, (states, actions) in zip(p, truth, strict=True):
-            for t, (s, a) in enumerate(zip(states, actions, strict=False)):
-                visits[s, a] += share * discount**t
-        np.testing.assert_allclose(d.visits(), visits, atol=1e-8, err_msg=str(seed))
-        assert d.log_prob(d.mode()) == pytest.approx(logs.max() - log_z, abs=1e-8), seed
-        for tau in list(truth)[:30]:
-            assert d.log_prob(xm.Trajectory(*tau)) == pytest.approx(truth[tau][0] - log_z, abs=1e-8), seed
         if 0.01 < kept[0] < 0.99:
             asked = made[0][1] & xm.usually(made[1][1], share=0.7)
             solved = xm.distribution(world, asked, reward, discount, engine="exact")
@@ -83,7 +68,7 @@ def test_several_shares_are_solved_together():
         logs = walks + np.array([[rule.accepts(t) for rule in (centre, low)] for t in listed]) @ weights
         np.testing.assert_allclose([d.log_prob(t) for t in listed], logs - np.logaddexp.reduce(logs), atol=1e-8)
     corner = xm.visit(grid.at((0, 3)))  # no way passes the corner and the centre
-    with pytest.raises(xm.InfeasibleError, match=r"share=0.7.*share=0.6"):
+    with pytest.raises(xm.InfeasibleError, match=r"share=0\.7.*share=0\.6"):
         xm.distribution(grid, xm.usually(corner, share=0.7) & xm.usually(centre, share=0.6))
 
 
@@ -112,21 +97,21 @@ def test_every_trajectory_keeps_it_and_its_rule_says_whether_it_was_kept():
     ],
 )
 def test_it_stands_at_the_top_only(make):
-    with pytest.raises(xm.ConstraintError, match="top of a conjunction"):
+    with pytest.raises(xm.ConstraintError, match="top"):
         make(xm.usually(xm.visit(xm.at(1))), xm.visit(xm.at(2)))
 
 
 def test_what_is_not_served_is_refused():
     grid = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), moves=("up", "right"))
     centre = xm.visit(grid.at((1, 1)))
-    with pytest.raises(xm.ConstraintError, match="neither a weight nor a share"):
+    with pytest.raises(xm.ConstraintError, match=r"weight.*share"):
         xm.distribution(grid, xm.usually(centre))
     for engine in ("reject", "xor"):
-        with pytest.raises(xm.EngineError, match="finds no weight"):
+        with pytest.raises(xm.EngineError, match=r"share=0\.9"):
             xm.distribution(grid, xm.usually(centre, share=0.9), engine=engine)
-    with pytest.raises(xm.ConstraintError, match="policies take weight=nats"):
+    with pytest.raises(xm.ConstraintError, match="weight="):
         xm.plan(grid, xm.usually(centre, share=0.5), np.zeros((9, 2)))
-    with pytest.raises(xm.InfeasibleError, match="no weights keep"):
+    with pytest.raises(xm.InfeasibleError, match=r"share=0\.5"):
         xm.distribution(grid, centre & xm.usually(centre, share=0.5))
 
 
@@ -164,15 +149,14 @@ def test_copies_of_a_solver_have_the_weights_of_rules():
     found, seed = 0, 0
     while found < cases(5):
         world, made, reward, _, weights = random_case(seed)
-        seed, truth = seed + 1, truth_of(world, made, reward, 1.0, weights)
-        if 2 <= len(truth) <= 200 and len({tuple(kept) for _, kept in truth.values()}) > 1:
+        seed, (truth, keeps) = seed + 1, truth_of(world, made, reward, 1.0, weights)
+        if 2 <= len(keeps) <= 200 and len({tuple(kept) for kept in keeps.values()}) > 1:
             found += 1
             (_, hard), (_, one), (_, other) = made
             rule = hard & xm.usually(one, weight=weights[0]) & xm.usually(other, weight=weights[1])
             asked = {"engine": "xor", "oracle": "cryptominisat", "cell_size": 10_000, "seed": seed}
             d = xm.distribution(world, rule, reward, **asked)
-            log_z = np.logaddexp.reduce([log for log, _ in truth.values()])
-            assert d.log_partition() == pytest.approx(log_z, abs=1e-8), seed
+            assert d.log_partition() == pytest.approx(truth.log_partition, abs=1e-8), seed
 
 
 def test_a_policy_has_a_bonus_on_ends_that_keep_it():

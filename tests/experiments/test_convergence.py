@@ -8,6 +8,7 @@ from itertools import groupby
 import numpy as np
 import pytest
 
+import xmen as xm
 from xmen.experiments import Notebook, convergence
 from xmen.experiments.convergence import Setting, bound, compare, constants, noise_and_bias, slippery, straight
 
@@ -51,23 +52,12 @@ def test_the_listed_truth_is_what_a_walk_over_the_grid_finds():
 
 @pytest.mark.parametrize("problem", [straight(), slippery()], ids=lambda problem: problem.name)
 def test_the_optimum_matches_the_demonstrations_and_losses_are_likelihoods(problem):
-    import xmen as xm
-
-    truth = problem
-    assert truth.probabilities(truth.best) @ truth.rows == pytest.approx(truth.demo_mean, abs=1e-6)
+    assert problem.probabilities(problem.best) @ problem.rows == pytest.approx(problem.demo_mean, abs=1e-6)
     theta = np.array([0.7, -0.4])
-    d = xm.distribution(problem.world, problem.rule, problem.features @ (theta / truth.span))
+    d = xm.distribution(problem.world, problem.rule, problem.features @ (theta / problem.span))
     exact = np.mean([d.log_prob(tau) for tau in problem.demos])  # L leaves out the demonstrations' mean of log D
-    dynamics = np.mean([xm_log_dynamics(problem, tau) for tau in problem.demos])
-    assert -truth.loss(theta) == pytest.approx(exact - dynamics)
-
-
-def xm_log_dynamics(problem, tau):
-    world = problem.world
-    edges = zip(world.source, world.action, world.target, world.probability, strict=True)
-    chance = {(s, a, t): p for s, a, t, p in edges}
-    steps = zip(tau.states, tau.actions, tau.states[1:], strict=False)
-    return sum(np.log(chance[step]) for step in steps)
+    dynamics = np.mean([problem.world.log_dynamics(tau) for tau in problem.demos])
+    assert -problem.loss(theta) == pytest.approx(exact - dynamics)
 
 
 def test_the_mean_gap_is_under_the_bound(plain, weighted):
@@ -176,9 +166,8 @@ def test_the_experiment_writes_figures_and_ends_with_the_summary(tmp_path, monke
     assert names == ["convergence_curves.png", "convergence_weighted.png", "convergence_queries.png"]
     for name in names:
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
-    assert json.dumps([vars(table) for table in records[0].tables]) == json.dumps(
-        [vars(table) for table in records[1].tables]
-    )
+    one, two = (json.dumps([vars(table) for table in record.tables]) for record in records)
+    assert one == two
     last = records[0].tables[-1]
     assert [row[0] for row in last.rows] == ["common", "M1 4", "slip 8"]
     assert all(row[list(last.columns).index("under ours")] is True for row in last.rows)

@@ -39,31 +39,19 @@ def test_valid_paths_are_counted_as_by_hand(grid_map):
     assert np.exp(log_z) == pytest.approx(n_valid_by_hand(grid_map))
 
 
-def test_there_are_265729_paths_without_rules():
-    assert np.exp(distribution(MEMORY.world, None, None).log_partition()) == pytest.approx(265_729)
-
-
 @pytest.mark.parametrize("grid_map", MAPS, ids=lambda one: one.name)
 def test_demonstrations_are_valid_and_seven_in_ten_take_the_upper_arm(grid_map):
     demos = grid_map.demonstrations(100, seed=3)
     assert all(rule.accepts(tau) for tau in demos for rule in grid_map.rules)
     assert sum(grid_map.upper.accepts(tau) for tau in demos) == 70
-
-
-@pytest.mark.parametrize("grid_map", MAPS, ids=lambda one: one.name)
-def test_every_valid_path_has_exactly_one_type(grid_map):
-    demos = grid_map.demonstrations(200, seed=1)
-    assert (grid_map.of_type(demos).sum(axis=0) == 1).all()
+    assert (grid_map.of_type(grid_map.demonstrations(200, seed=1)).sum(axis=0) == 1).all()  # each is of one type
 
 
 def test_the_first_map_needs_memory_and_the_second_hardly_does():
-    valid = {
-        one.name: MaxEntIRL(one.world, l2=1e-4)
-        .fit(one.demonstrations(1000, seed=5))
-        .distribution()
-        .probability(one.rules)
-        for one in MAPS
-    }
+    valid = {}
+    for one in MAPS:
+        model = MaxEntIRL(one.world, l2=1e-4).fit(one.demonstrations(1000, seed=5))
+        valid[one.name] = model.distribution().probability(one.rules)
     assert valid["memory"] < 0.5
     assert valid["near-Markov"] > 0.95
 
@@ -86,7 +74,7 @@ def test_a_map_of_ones_own_is_a_problem_file(tmp_path):
     assert all(one.valid(one.demonstrations(20, seed=0)))
     for text, other in (("[3, 1]", "[3, 2]"), ("[2, 2], ", ""), ("width = 9", "width = 10"), ("square =", "box =")):
         file.write_text(MAP.replace(text, other))
-        with pytest.raises(XmenError, match=r"mine\.toml: a map is a 9x9 grid with the events triangle, cross"):
+        with pytest.raises(XmenError, match=r"mine\.toml: .*9x9 .*triangle, cross"):
             read_map(file)
 
 

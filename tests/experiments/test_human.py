@@ -11,23 +11,6 @@ import pytest
 
 import xmen as xm
 from xmen.experiments import human, reproduce
-from xmen.experiments.human import (
-    BEFORE_GAP,
-    CHOKE,
-    DRAWN_MOVES,
-    GAP,
-    GAP_OBSTACLES,
-    HELD_OUT,
-    OBSTACLES,
-    HeldOut,
-    as_trajectory,
-    choke_task,
-    drawn_task,
-    leave_one_out,
-    path_cells,
-    read_drawings,
-    shortest_length,
-)
 from xmen.experiments.methods import ALL, XMEN, Effort
 from xmen.experiments.notebook import Notebook
 
@@ -54,7 +37,7 @@ def test_cells_are_neighbours_from_start_to_goal():
     for _ in range(50):
         n = int(rng.choice([5, 9, 13]))
         y = np.sort(rng.uniform(0.05, 0.95, 8))
-        cells = path_cells(np.column_stack([rng.uniform(0, 1, 8), y]), n)
+        cells = human.path_cells(np.column_stack([rng.uniform(0, 1, 8), y]), n)
         assert cells[0] == (n // 2, 0)
         assert cells[-1] == (n // 2, n - 1)
         steps = np.abs(np.diff(cells, axis=0)).max(axis=1)
@@ -66,75 +49,78 @@ def test_every_cell_of_a_path_is_touched_by_it():
     whole = np.vstack([(0.5, 0.0), points, (0.5, 1.0)])
     along = np.concatenate([np.linspace(a, b, 2000) for a, b in pairwise(whole)])
     touched = {(int(x), int(y)) for x, y in np.clip(np.floor(along * 9), 0, 8)}
-    assert set(path_cells(points, 9)) <= touched
+    assert set(human.path_cells(points, 9)) <= touched
 
 
-def test_a_diagonal_line_takes_diagonal_moves_and_a_square_corner_does_not():
-    # Through the corners' neighbourhood: clipped cells give way to diagonal moves.
-    assert path_cells(np.array([(0.5, 0.1), (0.9, 0.51), (0.5, 0.9)]), 5) == [(2, 0), (3, 1), (4, 2), (3, 3), (2, 4)]
-    # A whole cell along one side and then up is no diagonal.
-    assert path_cells(np.array([(0.5, 0.1), (0.7, 0.1), (0.7, 0.3)]), 5)[:3] == [(2, 0), (3, 0), (3, 1)]
-
-
-def test_a_short_step_over_the_border_and_back_is_no_move():
-    wobble = np.array([(0.5, 0.1), (0.5, 0.25), (0.605, 0.3), (0.5, 0.35), (0.5, 0.9)])
-    assert path_cells(wobble, 5) == [(2, 0), (2, 1), (2, 2), (2, 3), (2, 4)]
+@pytest.mark.parametrize(
+    ("points", "cells"),
+    [
+        # Through the corners' neighbourhood: clipped cells give way to diagonal moves.
+        ([(0.5, 0.1), (0.9, 0.51), (0.5, 0.9)], [(2, 0), (3, 1), (4, 2), (3, 3), (2, 4)]),
+        # A whole cell along one side and then up is no diagonal.
+        ([(0.5, 0.1), (0.7, 0.1), (0.7, 0.3)], [(2, 0), (3, 0), (3, 1), (3, 2), (2, 3), (2, 4)]),
+        # A short step over the border and back is no move.
+        ([(0.5, 0.1), (0.5, 0.25), (0.605, 0.3), (0.5, 0.35), (0.5, 0.9)], [(2, 0), (2, 1), (2, 2), (2, 3), (2, 4)]),
+    ],
+)
+def test_diagonals_corners_and_short_steps(points, cells):
+    assert human.path_cells(np.array(points), 5) == cells
 
 
 def test_paths_that_turn_back_are_refused_by_name(tmp_path):
     folder = write_drawings(tmp_path)
     (folder / "t2.txt").write_text("0.5,0.02\n0.7,0.8\n0.8,0.3\n0.5,0.98\n", "utf-8")
-    drawings = read_drawings(folder)
-    grid = xm.GridWorld(13, 13, start=(6, 0), goal=(6, 12), moves=tuple(DRAWN_MOVES), horizon=26)
-    with pytest.raises(xm.FileFormatError, match=r"t2\.txt: the path goes from cell .* without turning back down"):
-        as_trajectory(grid, "t2", drawings["t2"])
+    drawings = human.read_drawings(folder)
+    grid = xm.GridWorld(13, 13, start=(6, 0), goal=(6, 12), moves=tuple(human.DRAWN_MOVES), horizon=26)
+    with pytest.raises(xm.FileFormatError, match=r"t2\.txt: .*turning back"):
+        human.as_trajectory(grid, "t2", drawings["t2"])
 
 
 # --- files ------------------------------------------------------------------------------------------------------
 
 
 def test_files_are_read_in_their_natural_order(tmp_path):
-    names = list(read_drawings(write_drawings(tmp_path, n=11)))
+    names = list(human.read_drawings(write_drawings(tmp_path, n=11)))
     assert names == [f"t{i}" for i in range(1, 12)]
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("0.5,0\nhello\n", r"t3\.txt, line 2: expected a point x,y, got 'hello'"),
-        ("0.5,0\n\n0.5\n", r"t3\.txt, line 3: expected a point"),
-        ("0.5,0\n0.5,1,2\n", r"t3\.txt, line 2: expected a point"),
-        ("0.5,0\n0.5,nan\n", r"t3\.txt, line 2: the point .* outside the unit square"),
-        ("0.5,0\n1.2,0.5\n", r"t3\.txt, line 2: the point \(1\.2, 0\.5\) is outside"),
-        ("0.5,0\n", r"t3\.txt: a path needs at least 2 points, got 1"),
-        ("", r"t3\.txt: a path needs at least 2 points, got 0"),
-        ("0.1,0.6\n0.5,1\n", r"t3\.txt: the path must start within 0\.2 of \(0\.5, 0\.0\)"),
-        ("0.5,0\n0.9,0.9\n", r"t3\.txt: the path must end within"),
+        ("0.5,0\nhello\n", r"t3\.txt, line 2: .*'hello'"),
+        ("0.5,0\n\n0.5\n", r"t3\.txt, line 3: "),
+        ("0.5,0\n0.5,1,2\n", r"t3\.txt, line 2: expected"),
+        ("0.5,0\n0.5,nan\n", r"t3\.txt, line 2: .*nan"),
+        ("0.5,0\n1.2,0.5\n", r"t3\.txt, line 2: .*\(1\.2, 0\.5\)"),
+        ("0.5,0\n", r"t3\.txt: .*at least 2 .*got 1"),
+        ("", r"t3\.txt: .*at least 2 .*got 0"),
+        ("0.1,0.6\n0.5,1\n", r"t3\.txt: the path must start .*0\.2 .*\(0\.5, 0\.0\)"),
+        ("0.5,0\n0.9,0.9\n", r"t3\.txt: the path must end"),
     ],
 )
 def test_malformed_files_are_named_with_their_line(tmp_path, text, message):
     folder = write_drawings(tmp_path)
     (folder / "t3.txt").write_text(text, "utf-8")
     with pytest.raises(xm.FileFormatError, match=message):
-        read_drawings(folder)
+        human.read_drawings(folder)
 
 
 def test_folders_without_paths_are_refused(tmp_path):
-    with pytest.raises(xm.FileFormatError, match="is not a folder"):
-        read_drawings(tmp_path / "nowhere")
-    with pytest.raises(xm.FileFormatError, match=r"has 2 files \*\.txt, but at least 3"):
-        read_drawings(write_drawings(tmp_path, n=2))
+    with pytest.raises(xm.FileFormatError, match="nowhere"):
+        human.read_drawings(tmp_path / "nowhere")
+    with pytest.raises(xm.FileFormatError, match=r"2 files .*at least 3"):
+        human.read_drawings(write_drawings(tmp_path, n=2))
     (tmp_path / "t1.txt").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "t9.txt").write_text("0.5,0\n0.5,1\n", "utf-8")
-    with pytest.raises(xm.FileFormatError, match=r"t1\.txt cannot be read"):
-        read_drawings(tmp_path)
+    with pytest.raises(xm.FileFormatError, match=r"t1\.txt"):
+        human.read_drawings(tmp_path)
 
 
 def test_a_path_through_the_obstacle_is_named_with_the_rule(tmp_path):
     folder = write_drawings(tmp_path)
     (folder / "t4.txt").write_text("0.5,0.02\n0.5,0.98\n", "utf-8")
     with pytest.raises(xm.InvalidDemonstrationError, match=r"t4\.txt .*never on the obstacle") as caught:
-        drawn_task(folder)
+        human.drawn_task(folder)
     assert caught.value.index == 3
 
 
@@ -142,22 +128,22 @@ def test_a_path_through_the_obstacle_is_named_with_the_rule(tmp_path):
 
 
 def test_demonstrations_are_shortest_valid_ways():
-    task = choke_task(seed=3)
+    task = human.choke_task(seed=3)
     assert len(task.demos) == 10
     for tau in task.demos:
         cells = [task.world.cell(state) for state in tau.states]
-        assert CHOKE in cells
-        assert not set(cells) & set(OBSTACLES)
-        assert len(tau) == shortest_length(task) == 18
+        assert human.CHOKE in cells
+        assert not set(cells) & set(human.OBSTACLES)
+        assert len(tau) == human.shortest_length(task) == 18
         assert all(len(set(tau.actions[i : i + 4])) > 1 for i in range(len(tau) - 3))
-    wide = choke_task(seed=3, moves=("left", "up", "down", "right"), horizon=24)
+    wide = human.choke_task(seed=3, moves=("left", "up", "down", "right"), horizon=24)
     assert [tau.states for tau in wide.demos] == [tau.states for tau in task.demos]
     xm.check_demos(wide.world, wide.demos, wide.rules)
-    assert shortest_length(wide) == 18
+    assert human.shortest_length(wide) == 18
 
 
 def test_no_turn_sharper_than_a_right_angle(tmp_path):
-    task = drawn_task(write_drawings(tmp_path))
+    task = human.drawn_task(write_drawings(tmp_path))
     turns = {"left": 0, "up-left": 1, "up": 2, "up-right": 3, "right": 4}
     wide = xm.distribution(task.world, None, None, seed=0).sample(300)
     for tau in wide:
@@ -168,7 +154,7 @@ def test_no_turn_sharper_than_a_right_angle(tmp_path):
 
 
 def test_what_methods_are_asked_is_exact():
-    task = choke_task(seed=0)
+    task = human.choke_task(seed=0)
     effort = Effort(l2=0.3, paper_iter=3, paper_samples=8, rollouts=500, epsilon=0.1, solver_iter=1)
     for name in ALL:
         model = task.fit(name, effort, seed=0)
@@ -180,20 +166,20 @@ def test_what_methods_are_asked_is_exact():
         expected = np.mean([d.log_prob(tau) for tau in task.demos])
         assert model.score(task.demos) == pytest.approx(expected, abs=1e-9)
         assert (p == pytest.approx(1.0)) == (name in XMEN)
-    with pytest.raises(xm.XmenError, match="no method 'nobody'"):
+    with pytest.raises(xm.XmenError, match="'nobody'"):
         task.fit("nobody", effort, seed=0)
 
 
 def test_rules_nobody_keeps_have_probability_zero():
-    task = choke_task(seed=0)
+    task = human.choke_task(seed=0)
     d = task.fit("maxent", Effort(l2=0.3), seed=0).distribution()
     assert d.probability(xm.never(task.world.at((0, 0)))) == 0.0
 
 
 def test_held_out_scores_are_of_models_that_have_not_seen_the_demonstration():
-    task = choke_task(seed=1)
+    task = human.choke_task(seed=1)
     task = replace(task, demos=task.demos[:4])
-    found = leave_one_out("exact", task, [Effort(l2=0.3), Effort(l2=1.0)], 0, lambda share: None)
+    found = human.leave_one_out("exact", task, [Effort(l2=0.3), Effort(l2=1.0)], 0, lambda share: None)
     model = xm.XMEN(task.world, task.rules, features=task.features, l2=1.0).fit(task.demos[1:])
     assert found.scores[1, 0] == pytest.approx(model.score(task.demos[:1]), abs=1e-6)
     assert found.log_valid == pytest.approx(np.zeros((2, 4)), abs=1e-12)
@@ -202,7 +188,7 @@ def test_held_out_scores_are_of_models_that_have_not_seen_the_demonstration():
 def test_the_choice_of_a_setting():
     efforts = (Effort(l2=1.0), Effort(l2=2.0), Effort(l2=3.0))
     scores = np.array([[-1.0, -np.inf, -1.0], [-2.0, -3.0, -4.0], [-3.0, -3.0, -2.0]])
-    found = HeldOut(efforts, scores, np.log([[0.5] * 3] * 3))
+    found = human.HeldOut(efforts, scores, np.log([[0.5] * 3] * 3))
     assert found.best is efforts[2]  # one impossible demonstration is worse than any likelihood
     assert found.log_likelihood.tolist() == [-3.0, -3.0, -2.0]
     assert found.given_rules == pytest.approx(scores[2] + np.log(2.0))
@@ -253,10 +239,10 @@ def test_the_run_rule_makes_them_go_up_first(tmp_path):
     assert kept == pytest.approx([1.0, 1.0])
     assert all(p < 0.9 for p in (*free, *maxent))
     # By hand: every move to the right into the gap that follows a move to the right is the first of four in a row.
-    task = choke_task(0, obstacles=GAP_OBSTACLES, choke=GAP)
+    task = human.choke_task(0, obstacles=human.GAP_OBSTACLES, choke=human.GAP)
     for tau in task.demos:
         cells = [task.world.cell(state) for state in tau.states]
-        before = cells.index(BEFORE_GAP)
+        before = cells.index(human.BEFORE_GAP)
         assert cells[before : before + 6] == [(3, 3), (3, 4), (4, 4), (5, 4), (6, 4), (6, 5)]
 
 
@@ -269,10 +255,10 @@ def test_without_data_the_report_says_how_to_give_some(tmp_path, monkeypatch):
 
 @pytest.mark.skipif(not REAL.is_dir(), reason="the drawings are not here")
 def test_real_drawings():
-    task = drawn_task(REAL)
+    task = human.drawn_task(REAL)
     assert len(task.demos) == len(set(task.demos)) == 19
     assert {len(tau) for tau in task.demos} <= set(range(12, 20))
     effort = Effort(l2=0.1, rollouts=1000, epsilon=0.1)
-    valid = {name: task.fit(name, effort, 0).distribution().probability(task.rules) for name in HELD_OUT}
+    valid = {name: task.fit(name, effort, 0).distribution().probability(task.rules) for name in human.HELD_OUT}
     assert valid["exact"] == pytest.approx(1.0)
-    assert all(0.1 < valid[name] < 0.95 for name in HELD_OUT[1:])
+    assert all(0.1 < valid[name] < 0.95 for name in human.HELD_OUT[1:])

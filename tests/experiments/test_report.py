@@ -28,24 +28,20 @@ def tiny(folder, **settings):
     return book.finish()
 
 
-def test_a_record_survives_its_file(tmp_path):
-    record = tiny(tmp_path)
-    assert Findings.read(tmp_path / "tiny.json") == record
-
-
 def test_only_whole_records_are_read(tmp_path):
-    tiny(tmp_path)
-    path = tmp_path / "tiny.json"
+    record, path = tiny(tmp_path), tmp_path / "tiny.json"
+    assert Findings.read(path) == record
     text = path.read_text()
-    path.write_text(text[: len(text) // 2])
-    assert Findings.read(path) is None
-    path.write_text(json.dumps({**json.loads(text), "format": 99}))
-    assert Findings.read(path) is None
+    for broken in (text[: len(text) // 2], json.dumps({**json.loads(text), "format": 99})):
+        path.write_text(broken)
+        assert Findings.read(path) is None
     assert Findings.read(tmp_path / "nothing.json") is None
 
 
-def test_cells_are_formatted_and_missing_ones_marked(tmp_path):
+def test_cells_are_formatted_with_errors_and_missing_ones_marked(tmp_path):
     assert tiny(tmp_path).tables[0].cells() == [["a", "25.0%", "1,000"], ["b", "n/a", "7"]]
+    means = Table("numbers", {"name": "", "share": ".1%"}, [["a", [0.25, 0.015]], ["b", [0.5]], ["c", [None, None]]])
+    assert [row[1] for row in means.cells()] == ["25.0% ± 1.5%", "50.0%", "n/a ± n/a"]
 
 
 def test_stages_say_how_far_they_are(tmp_path):
@@ -63,15 +59,15 @@ def test_the_report_is_self_contained_and_escapes_text(tmp_path):
 
 
 def test_the_same_seed_gives_the_same_report_apart_from_times(tmp_path):
-    pages = []
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-        pages.append(TIMES.sub("", html([tiny(tmp_path / name)], tmp_path / name)))
-    assert pages[0] == pages[1]
+    folders = (tmp_path / "one", tmp_path / "two")
+    for folder in folders:
+        folder.mkdir()
+    one, two = (TIMES.sub("", html([tiny(folder)], folder)) for folder in folders)
+    assert one == two
 
 
 def test_an_unknown_experiment_is_refused_before_anything_is_written(tmp_path):
-    with pytest.raises(XmenError, match=r"no experiment 'gird'.*figure1, grid, human, convergence"):
+    with pytest.raises(XmenError, match=r"'gird'.*figure1, grid, human, convergence"):
         reproduce("gird", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -88,21 +84,12 @@ def test_the_command_puts_figures_directly_in_the_folder_and_ends_with_the_table
 
 @pytest.mark.system
 def test_resuming_reads_what_is_there(tmp_path, capsys):
-    settings = {"quick": True, "out": tmp_path, "seed": 0, "data": None, "as_json": True}
-    run_reproduce("figure1", **settings)
-    first = json.loads(capsys.readouterr().out)
-    run_reproduce("figure1", **settings, resume=True)
-    again = json.loads(capsys.readouterr().out)
-    assert again == first  # times included: nothing was run
-    run_reproduce("figure1", **{**settings, "seed": 1}, resume=True)
-    other = json.loads(capsys.readouterr().out)
-    assert other["experiments"][0]["seed"] == 1
-
-
-def test_means_stand_with_their_errors(tmp_path):
-    columns = {"name": "", "share": ".1%"}
-    table = Table("numbers", columns, [["a", [0.25, 0.015]], ["b", [0.5]], ["c", [None, None]]])
-    assert [row[1] for row in table.cells()] == ["25.0% ± 1.5%", "50.0%", "n/a ± n/a"]
+    found = []
+    for seed, resume in ((0, False), (0, True), (1, True)):
+        run_reproduce("figure1", quick=True, out=tmp_path, seed=seed, data=None, as_json=True, resume=resume)
+        found.append(json.loads(capsys.readouterr().out))
+    assert found[0] == found[1]  # times included: nothing was run
+    assert found[2]["experiments"][0]["seed"] == 1
 
 
 def test_columns_that_do_not_fit_follow_below_and_no_word_is_broken():

@@ -9,19 +9,6 @@ import pytest
 
 import xmen as xm
 from xmen.experiments import reproduce, roads
-from xmen.experiments.roads import (
-    FEATURES,
-    FILES,
-    LONG,
-    TWICE,
-    Cloning,
-    bleu,
-    edit_distance,
-    follow,
-    greedy_routes,
-    read_city,
-    score_routes,
-)
 
 
 def write_city(folder, n_links, routes):
@@ -47,58 +34,59 @@ def folder(tmp_path):
 
 
 def test_the_city_is_read(folder):
-    city = read_city(folder)
+    city = roads.read_city(folder)
     assert (city.network.n_states, city.lengths[2], city.classes[1][:11]) == (6, 102.0, "residential")
     assert city.trips("test_CV0", 2)[1].states == (1, 3, 5)
     features = city.features()
-    assert features.shape == (6 * 8, len(FEATURES))
+    assert features.shape == (6 * 8, len(roads.FEATURES))
     assert features[0 * 8 + 2].toarray()[0, :4].tolist() == [1.02, 1.0, 0.0, 1.0]
-    assert city.features("link").shape[1] == len(FEATURES) + 6
-    assert city.features("transition").shape[1] == len(FEATURES) + 12
+    assert city.features("link").shape[1] == len(roads.FEATURES) + 6
+    assert city.features("transition").shape[1] == len(roads.FEATURES) + 12
 
 
 def test_what_is_missing_is_named(folder, tmp_path):
     with pytest.raises(xm.XmenError, match="--data FOLDER"):
         reproduce("roads", tmp_path / "out")
     (folder / "node.txt").unlink()
-    with pytest.raises(xm.FileFormatError, match=r"no node\.txt"):
+    with pytest.raises(xm.FileFormatError, match=r"node\.txt"):
         reproduce("roads", tmp_path / "out", data=folder)
-    assert "node.txt" in FILES
+    assert "node.txt" in roads.FILES
 
 
 def test_all_training_trips_are_those_that_are_not_tested(folder):
-    trips = read_city(folder).all_training_trips()
+    trips = roads.read_city(folder).all_training_trips()
     assert [tau.states for tau in trips] == [(0, 1, 2, 3)] * 3 + [(1, 3, 5)]
 
 
 def test_edit_distance_and_bleu():
-    assert edit_distance([1, 2, 3], [1, 2, 3]) == 0
-    assert edit_distance([1, 2, 3], []) == 3
-    assert edit_distance([1, 2, 3, 4], [2, 3, 4, 5]) == 2
-    assert bleu([[1, 2, 3, 4, 5]], [1, 2, 3, 4, 5]) == pytest.approx(1.0)
+    assert roads.edit_distance([1, 2, 3], [1, 2, 3]) == 0
+    assert roads.edit_distance([1, 2, 3], []) == 3
+    assert roads.edit_distance([1, 2, 3, 4], [2, 3, 4, 5]) == 2
+    assert roads.bleu([[1, 2, 3, 4, 5]], [1, 2, 3, 4, 5]) == pytest.approx(1.0)
     # 3 of 4 single links, 2 of 3 pairs, 1 of 2 triples, 0 of 1: smoothed to 0.1; as long as the reference.
-    assert bleu([[1, 2, 3, 4]], [1, 2, 3, 9]) == pytest.approx((3 / 4 * 2 / 3 * 1 / 2 * 0.1) ** 0.25)
-    assert bleu([[1, 2, 3, 4, 5, 6]], [1, 2, 3, 4, 5]) == pytest.approx(np.exp(1 - 6 / 5))
-    assert bleu([[1, 2, 3, 4]], [5, 6]) == 0.0
+    assert roads.bleu([[1, 2, 3, 4]], [1, 2, 3, 9]) == pytest.approx((3 / 4 * 2 / 3 * 1 / 2 * 0.1) ** 0.25)
+    assert roads.bleu([[1, 2, 3, 4, 5, 6]], [1, 2, 3, 4, 5]) == pytest.approx(np.exp(1 - 6 / 5))
+    assert roads.bleu([[1, 2, 3, 4]], [5, 6]) == 0.0
     # Several references: each n-gram counts as often as the one that has it most; of two lengths as near, the shorter.
-    assert bleu([[1, 2], [3, 4, 3, 3]], [1, 3, 3]) == pytest.approx((1 * 1 / 2 * 0.1 * 0.1) ** 0.25)
+    assert roads.bleu([[1, 2], [3, 4, 3, 3]], [1, 3, 3]) == pytest.approx((1 * 1 / 2 * 0.1 * 0.1) ** 0.25)
 
 
 def test_a_route_is_compared_with_all_routes_of_its_pair():
     observed = [(1, 2, 3, 4), (1, 5, 4), (1, 2, 3, 4), (6, 7)]
-    distance, similar, exact = score_routes(observed, [(1, 2, 3, 4)] * 3 + [(6, 8, 9, 7, 7)])
+    distance, similar, exact = roads.score_routes(observed, [(1, 2, 3, 4)] * 3 + [(6, 8, 9, 7, 7)])
     assert distance == pytest.approx(1.0 / 4)  # of the last 3 / 2, which counts as 1
-    assert similar == pytest.approx((3 + bleu([[6, 7]], [6, 8, 9, 7, 7])) / 4)
+    assert similar == pytest.approx((3 + roads.bleu([[6, 7]], [6, 8, 9, 7, 7])) / 4)
     assert exact == 0.5
 
 
 @pytest.mark.system
 def test_cloning_learns_frequencies(folder):
-    city = read_city(folder)
+    city = roads.read_city(folder)
     train = city.trips("train_CV0_size1000")
-    cloning = Cloning(city, seed=0).fit(train, train, epochs=60)
+    cloning = roads.Cloning(city, seed=0).fit(train, train, epochs=60)
     assert cloning.score(train) > -0.2
-    assert [follow([cloning.after(goal)], start, goal) for start, goal in ((0, 3), (1, 5))] == [[0, 1, 2, 3], [1, 3, 5]]
+    for start, goal, route in ((0, 3, [0, 1, 2, 3]), (1, 5, [1, 3, 5])):
+        assert roads.follow([cloning.after(goal)], start, goal) == route
 
 
 def likeliest_route(d, start, goal):
@@ -114,16 +102,16 @@ def likeliest_route(d, start, goal):
     return list(states)
 
 
-@pytest.mark.parametrize(("rule", "horizon"), [(None, 14), (TWICE, 6), (LONG, 9)], ids=str)
+@pytest.mark.parametrize(("rule", "horizon"), [(None, 14), (roads.TWICE, 6), (roads.LONG, 9)], ids=str)
 def test_greedy_routes_follow_the_likeliest_move(folder, rule, horizon, monkeypatch):
     """Rewards so low that ways longer than the horizon, which enumeration leaves out, weigh nothing."""
     monkeypatch.setattr(roads, "GREEDY_DRAWS", 4000)
     monkeypatch.setattr(roads, "LEAST", 5)
-    network = read_city(folder).network
-    table = np.random.default_rng(4).normal(-1.0, 0.8, (6, 8)) - (2.0 if rule is not TWICE else 0.0)
+    network = roads.read_city(folder).network
+    table = np.random.default_rng(4).normal(-1.0, 0.8, (6, 8)) - (2.0 if rule is not roads.TWICE else 0.0)
     ends = [(0, 3, 1.0), (1, 0, 1.0), (0, 3, 1.0)]
-    asked = xm.length() >= 5 if rule is LONG else rule
-    found = greedy_routes(network, table, rule, ends, seed=0)
+    asked = xm.length() >= 5 if rule is roads.LONG else rule
+    found = roads.greedy_routes(network, table, rule, ends, seed=0)
     assert found[0] == found[2]
     for route, (start, goal, _) in zip(found, ends, strict=True):
         d = xm.distribution(network.task(start, goal, horizon=horizon), asked, table)

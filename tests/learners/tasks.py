@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,6 +95,11 @@ def small_task(seed: int, spellable: bool = False, least_valid: int = 3) -> Task
     )
 
 
+def slopes(function: Callable[[np.ndarray], Any], at: np.ndarray, step: float = 1e-5) -> np.ndarray:
+    """The derivative along every axis, by central differences: row k is that by the k-th number."""
+    return np.array([(function(at + unit) - function(at - unit)) / (2 * step) for unit in step * np.eye(len(at))])
+
+
 def grid_task(size: int = 6, n_demos: int = 60, seed: int = 0) -> tuple[Any, Any, np.ndarray, list]:
     """A grid with a memory-bound rule, four features, and demonstrations of a known taste."""
     grid = xm.GridWorld(size, size, start=(0, 0), goal=(size - 1, size - 1), moves=("up", "right", "up-right"))
@@ -104,3 +110,11 @@ def grid_task(size: int = 6, n_demos: int = 60, seed: int = 0) -> tuple[Any, Any
     taste = rng.normal(size=4)
     demos = xm.distribution(grid, rule, features @ taste, seed=seed).sample(n_demos)
     return grid, rule, features, demos
+
+
+def errands_task(n_demos: int) -> tuple[Any, Any, np.ndarray, list]:
+    """A grid with moves in all directions, a place to call at and one to avoid, and demonstrations of a known taste."""
+    grid = xm.GridWorld(5, 5, start=(0, 0), goal=(4, 4), moves=("up", "right", "down", "left"), horizon=14)
+    rules = xm.visit(grid.at((1, 3))) & (xm.count(grid.at((2, 2), (3, 3))) <= 1)
+    features = np.random.default_rng(0).normal(size=(grid.n_states, grid.n_actions, 3))
+    return grid, rules, features, xm.distribution(grid, rules, features @ [0.8, -0.5, 0.3], seed=0).sample(n_demos)

@@ -195,65 +195,49 @@ def test_further_rules_weights_and_fitting_again():
     assert model.score(other) > -math.inf
 
 
-def test_a_linear_reward_stays_one():
-    grid, reward, cells = obstacle(3)
+def test_a_linear_reward_stays_one(rock):
+    grid, reward, _, demos = rock
     linear = xm.LinearReward(reward[:, :, None], [1.0])
-    demos = xm.distribution(grid, xm.never(grid.at(*cells)), reward, seed=0).sample(20)
-    model = ConstraintInference(grid, linear, max_constraints=2).fit(demos)
+    model, plain = (ConstraintInference(grid, given, max_constraints=2).fit(demos) for given in (linear, reward))
     assert model.reward_ is linear
-    plain = ConstraintInference(grid, reward, max_constraints=2).fit(demos)
     assert [str(a) for a in plain.constraints_] == [str(b) for b in model.constraints_]
     assert plain.score(demos) == model.score(demos)
 
 
-def test_a_callback_can_stop_and_interrupts_keep_what_was_found():
-    grid, reward, cells = obstacle(5)
-    demos = xm.distribution(grid, xm.never(grid.at(*cells)), reward, seed=0).sample(20)
-    assert len(ConstraintInference(grid, reward, callback=lambda r: r.iteration == 2).fit(demos).constraints_) == 2
-
+def test_interrupts_keep_what_was_found(rock):
     def interrupt(record):
         if record.iteration == 2:
             raise KeyboardInterrupt
 
+    grid, reward, _, demos = rock
     with pytest.warns(InterruptedWarning):
         model = ConstraintInference(grid, reward, callback=interrupt).fit(demos)
     assert len(model.constraints_) == len(model.eliminated_) == len(model.kl_) - 1 == 2
-    assert model.sample(1)
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("settings", "named"),
     [
-        ({"candidates": "states"}, "candidates must be a tuple of 'states' and 'actions'"),
-        ({"candidates": ("cells",)}, "candidates must be a tuple"),
+        ({"candidates": "states"}, "candidates .* 'states' and 'actions'"),
+        ({"candidates": ("cells",)}, "candidates .* 'states' and 'actions'"),
         ({"candidates": ()}, "nothing to infer"),
-        ({"kl_threshold": -0.1}, "kl_threshold"),
-        ({"kl_threshold": "low"}, "kl_threshold"),
-        ({"kl_threshold": math.nan}, "kl_threshold"),
-        ({"max_constraints": -1}, "max_constraints"),
-        ({"events": [xm.at(1)]}, "events must be a mapping"),
-        ({"events": {"rock": 3}}, r"events\['rock'\] takes an event"),
+        ({"kl_threshold": -0.1}, "kl_threshold .* -0.1"),
+        ({"kl_threshold": "low"}, "kl_threshold .* 'low'"),
+        ({"kl_threshold": math.nan}, "kl_threshold .* nan"),
+        ({"max_constraints": -1}, "max_constraints .* -1"),
+        ({"events": [xm.at(1)]}, "events .* list"),
+        ({"events": {"rock": 3}}, r"events\['rock'\]"),
         ({"events": {"rock": xm.at(99)}}, "state 99"),
-        ({"reward": np.zeros((2, 2))}, "the reward has shape"),
-        ({"world": None}, "takes an MDP"),
     ],
 )
-def test_bad_settings(settings, message):
+def test_bad_settings(settings, named):
     grid = xm.GridWorld(2, 2, start=(0, 0), goal=(1, 1), moves=("up", "right"))
-    with pytest.raises(xm.XmenError, match=message):
+    with pytest.raises(xm.XmenError, match=named):
         ConstraintInference(**{"world": grid, **settings}).fit([xm.Trajectory([0, 1, 3], [1, 0])])
-
-
-def test_before_fit_and_impossible_demonstrations():
-    grid = xm.GridWorld(2, 2, start=(0, 0), goal=(1, 1), moves=("up", "right"))
-    with pytest.raises(xm.XmenError, match="call fit"):
-        ConstraintInference(grid).distribution()
-    with pytest.raises(xm.InvalidDemonstrationError, match="demonstration 0"):
-        ConstraintInference(grid).fit([xm.Trajectory([0, 1], [1])])
 
 
 def test_a_reward_that_was_given_has_no_errors():
     grid = xm.GridWorld(2, 2, start=(0, 0), goal=(1, 1), moves=("up", "right"))
     model = ConstraintInference(grid).fit([xm.Trajectory([0, 1, 3], [1, 0])])
-    with pytest.raises(xm.EngineError, match="reward that was given"):
+    with pytest.raises(xm.EngineError, match="was given"):
         model.summary()

@@ -196,7 +196,7 @@ def test_collapse_is_reported():
     """Demonstrations that the base policy would give once in 3^10: hardly any rollout counts."""
     grid = xm.GridWorld(6, 6, (0, 0), (5, 5), moves=("up", "right"))
     edge = xm.Trajectory([0, 6, 12, 18, 24, 30, 31, 32, 33, 34, 35], [0] * 5 + [1] * 5)
-    with pytest.warns(LearningWarning, match=r"collapsed.*n_samples"):
+    with pytest.warns(LearningWarning, match="n_samples"):
         model = RelativeEntropyIRL(grid, n_samples=500, confidence=0.2, seed=0).fit([edge] * 50)
     assert model.effective_sample_size_ < 30
 
@@ -219,35 +219,30 @@ def test_stopping_early_is_reported():
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("settings", "named"),
     [
-        ({"n_samples": 0}, "n_samples is a whole number"),
-        ({"max_iter": 1.5}, "max_iter is a whole number"),
-        ({"confidence": 1.0}, "confidence is a finite number, 0 or more and below 1"),
-        ({"tol": 0}, "tol is a finite number, above 0"),
-        ({"epsilon": -1}, "epsilon must be one number or 1"),
-        ({"epsilon": [1, 2]}, "epsilon must be one number or 1"),
-        ({"epsilon": "small"}, "epsilon must be"),
-        ({"base_policy": "uniform"}, r"base_policy must be probabilities of shape .* \(3, 2\)"),
-        ({"base_policy": [[0.5, 0.5]]}, r"got an array of shape \(1, 2\)"),
-        ({"base_policy": [[0.5, 0.4], [0, 0], [0, 0]]}, "state 0 sum to 0.9, not to 1"),
-        ({"base_policy": [[1.5, -0.5], [0, 0], [0, 0]]}, "action 1 in state 0 the probability -0.5"),
-        ({"base_policy": [[0.5, 0.5], [1, 0], [0, 0]]}, "where that action is not available"),
-        ({"sampling_policy": [[1, 0], [0, 0], [0, 0]]}, "sampling_policy never takes action 1 in state 0"),
-        ({"world": "grid"}, "takes an MDP"),
-        ({"features": np.zeros((3, 2))}, "features have shape"),
-        ({"discount": 0}, "0 < discount <= 1"),
+        ({"n_samples": 0}, "n_samples .* 0"),
+        ({"max_iter": 0}, "max_iter .* 0"),
+        ({"confidence": 1.0}, "confidence .* 1.0"),
+        ({"tol": 0}, "tol .* 0"),
+        ({"epsilon": -1}, "epsilon .* -1"),
+        ({"epsilon": [1, 2]}, r"epsilon .* \[1, 2\]"),
+        ({"epsilon": "small"}, "epsilon .* 'small'"),
+        ({"base_policy": "uniform"}, r"base_policy .* \(3, 2\)"),
+        ({"base_policy": [[0.5, 0.5]]}, r"base_policy .* \(1, 2\)"),
+        ({"base_policy": [[0.5, 0.4], [0, 0], [0, 0]]}, "state 0 .* 0.9"),
+        ({"base_policy": [[1.5, -0.5], [0, 0], [0, 0]]}, "action 1 in state 0 .* -0.5"),
+        ({"base_policy": [[0.5, 0.5], [1, 0], [0, 0]]}, "state 1 .* not available"),
+        ({"sampling_policy": [[1, 0], [0, 0], [0, 0]]}, "sampling_policy .* action 1 in state 0"),
     ],
 )
-def test_bad_settings(settings, message):
-    with pytest.raises(xm.XmenError, match=message):
+def test_bad_settings(settings, named):
+    with pytest.raises(xm.XmenError, match=named):
         RelativeEntropyIRL(**{"world": FORK, "features": GOES_LEFT, **settings}).fit([LEFT])
 
 
 def test_demonstrations_that_the_base_policy_never_gives():
-    with pytest.raises(
-        xm.InvalidDemonstrationError, match=r"demonstration 1 takes action 1 in state 0 \(position 0\)"
-    ) as e:
+    with pytest.raises(xm.InvalidDemonstrationError, match=r"demonstration 1 .* action 1 in state 0") as e:
         RelativeEntropyIRL(FORK, GOES_LEFT, 1.0, [[1, 0], [0, 0], [0, 0]]).fit([LEFT, RIGHT])
     assert (e.value.index, e.value.position) == (1, 0)
 
@@ -255,7 +250,7 @@ def test_demonstrations_that_the_base_policy_never_gives():
 def test_a_goal_that_rollouts_never_meet():
     corridor = xm.GridWorld(30, 1, (0, 0), (29, 0), moves=("left", "right"), horizon=29)
     straight = xm.Trajectory(range(30), [1] * 29)
-    with pytest.raises(xm.EngineError, match=r"none of 500 rollouts.*29 actions.*sampling_policy"):
+    with pytest.raises(xm.EngineError, match=r"500 .*29 .* sampling_policy"):
         RelativeEntropyIRL(corridor, n_samples=10, seed=0).fit([straight])
     helped = np.full((30, 2), 0.5) * corridor.available
     helped[1:29] = 0.001, 0.999

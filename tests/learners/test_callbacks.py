@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import signal
-import struct
 import sys
-import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import xmen as xm
+from learners.quiet import quietly
 from learners.tasks import grid_task
+from learners.test_contract import DEMOS, learners
 from xmen.errors import InterruptedWarning
 from xmen.methods.runs import Outcome, Run, drive
 from xmen.progress import Monitor, Record
@@ -29,74 +29,25 @@ def test_all_callbacks_are_called_and_any_can_stop():
     assert first == last == model.history_
     never = xm.Callbacks(lambda record: "a text is true, and not True")
     assert xm.XMEN(grid, rule, features, callback=never).fit(demos).converged_
-    with pytest.raises(xm.EngineError, match="takes functions of a record; got 3"):
+    with pytest.raises(xm.EngineError, match="got 3"):
         xm.Callbacks(first.append, 3)
 
 
 # --- TensorBoard --------------------------------------------------------------------------------------------------
 
 
-def crc32c(data: bytes) -> int:
-    """The Castagnoli checksum, bit by bit."""
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
-    return crc ^ 0xFFFFFFFF
-
-
-def masked(data: bytes) -> int:
-    crc = crc32c(data)
-    return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
-
-
-def varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        value |= (byte & 127) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 128:
-            return value, at
-
-
-def fields(data: bytes) -> list[tuple[int, object]]:
-    """The fields of a protocol buffer message, by number."""
-    out, at = [], 0
-    while at < len(data):
-        key, at = varint(data, at)
-        if key & 7 == 0:
-            value, at = varint(data, at)
-        else:
-            size = {1: 8, 5: 4}.get(key & 7)
-            if size is None:
-                size, at = varint(data, at)
-            value, at = data[at : at + size], at + size
-        out.append((key >> 3, value))
-    return out
-
-
 def read_events(folder: Path) -> tuple[dict[str, dict[int, float]], list[int]]:
-    """Curves by name and step, and the steps at which runs began; reads the format itself, file by file."""
+    """Curves by name and step, and the steps at which runs began: all that is in the files, in their order."""
+    from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader
+
     curves: dict[str, dict[int, float]] = {}
     starts = []
     for file in sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns):
-        data, at = file.read_bytes(), 0
-        while at < len(data):
-            (size,) = struct.unpack_from("<Q", data, at)
-            assert struct.unpack_from("<I", data, at + 8)[0] == masked(data[at : at + 8])
-            event = data[at + 12 : at + 12 + size]
-            assert struct.unpack_from("<I", data, at + 12 + size)[0] == masked(event)
-            at += 16 + size
-            parts = dict(fields(event))
-            step = parts.get(2, 0)
-            if 7 in parts:  # session log
-                starts.append(step)
-            for number, value in fields(parts.get(5, b"")):
-                assert number == 1
-                inner = dict(fields(value))
-                curves.setdefault(inner[1].decode(), {})[step] = struct.unpack("<f", inner[2])[0]
+        for event in LegacyEventFileLoader(str(file)).Load():
+            if event.HasField("session_log"):
+                starts.append(event.step)
+            for value in event.summary.value:
+                curves.setdefault(value.tag, {})[event.step] = value.simple_value
     return curves, starts
 
 
@@ -106,11 +57,6 @@ def accumulate(folder: Path) -> list[tuple[int, float]]:
 
     events = EventAccumulator(str(folder)).Reload()
     return [(event.step, event.value) for event in events.Scalars("loss")]
-
-
-def test_the_reader_of_these_tests_knows_the_checksum():
-    assert crc32c(b"123456789") == 0xE3069283  # the published check value; zlib's is another polynomial
-    assert zlib.crc32(b"123456789") == 0xCBF43926
 
 
 @pytest.fixture
@@ -145,19 +91,14 @@ def test_details_errors_and_what_is_not_known(tmp_path):
     callback.close()
 
 
+@learners
 @pytest.mark.usefixtures("tensorboard")
-def test_every_learner_can_be_watched(tmp_path):
-    grid, rule, features, demos = grid_task(4)
-    learners = {
-        "xmen": lambda cb: xm.XMEN(grid, rule, features, callback=cb),
-        "maxent": lambda cb: xm.MaxEntIRL(grid, features, callback=cb),
-        "relative": lambda cb: xm.RelativeEntropyIRL(grid, features, n_samples=2000, seed=0, callback=cb),
-        "inference": lambda cb: xm.ConstraintInference(grid, kl_threshold=0.0, max_constraints=2, callback=cb),
-    }
-    for name, make in learners.items():
-        model = make(xm.TensorBoard(tmp_path / name)).fit(demos)
-        assert len(read_events(tmp_path / name)[0]["loss"]) == model.n_iter_ > 0
-    assert "eliminated" in read_events(tmp_path / "inference")[0]
+def test_every_learner_can_be_watched(make, tmp_path):
+    model = quietly(make(callback=xm.TensorBoard(tmp_path)), DEMOS)
+    curves = read_events(tmp_path)[0]
+    assert len(curves["seconds"]) == model.n_iter_ > 0
+    last = model.history_[-1].as_dict() | model.history_[-1].details
+    assert all(curves[name][model.n_iter_] == pytest.approx(last[name], rel=1e-6) for name in curves)
 
 
 @pytest.mark.usefixtures("tensorboard")
@@ -200,15 +141,15 @@ def test_copies_write_on_their_own(tmp_path):
 @pytest.mark.usefixtures("tensorboard")
 def test_places_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(xm.StorageError, match=r"file is a file: TensorBoard\(folder\) takes a folder"):
+    with pytest.raises(xm.StorageError, match=r"file .* folder"):
         xm.TensorBoard(tmp_path / "file")
-    with pytest.raises(xm.StorageError, match="cannot write to"):
+    with pytest.raises(xm.StorageError, match="below"):
         xm.TensorBoard(tmp_path / "file" / "below")(Record(1, 1.0, 1.0, 1.0))
 
 
 def test_without_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorboard.summary", None)  # importing it now fails
-    with pytest.raises(xm.MissingExtraError, match=r'TensorBoard needs tensorboard, .*"xmen-irl\[tensorboard\]"'):
+    with pytest.raises(xm.MissingExtraError, match=r"TensorBoard .*xmen-irl\[tensorboard\]"):
         xm.TensorBoard(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""Given the start, in rounds: a source of draws for each start, and the likelihood of demonstrations given theirs."""
+"""Given the start, in rounds and by the baselines: the likelihood of demonstrations given theirs, against a list."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from xmen.rewards.linear import read_features
 RULE, SPELLED = xm.visit(xm.at(6)) | xm.visit(xm.at(8)), ("or", ("visit", ("at", (6,))), ("visit", ("at", (8,))))
 
 
-def grid(size=4):
+def grid(size=4, second=(1, 1)):
     """Two starts with different numbers of completions; jointly the first would start far more than half of them."""
     world = xm.GridWorld(size, size, start=(0, 0), goal=(size - 1, size - 1), moves=("up", "right", "up-right"))
     shares = np.zeros(world.n_states)
-    shares[[0, world.state((1, 1))]] = 0.5
+    shares[[0, world.state(second)]] = 0.5
     return world.with_start(shares)
 
 
@@ -33,18 +33,16 @@ def demos_of(world, features, n=60):
     return xm.distribution(world, RULE, features @ [0.6, -0.4, 0.3], given="start", seed=1).sample(n)
 
 
-def enumerated_loss(world, features, demos, l2):
+def enumerated_loss(world, rule, features, demos, l2=0.0, base=0.0):
     """theta -> mean of log Z(s_0) - R by listing all valid trajectories of each start."""
 
     def loss(theta):
-        total = 0.0
+        reward, total = features @ theta + base, 0.0
         for start in np.flatnonzero(world.start).tolist():
             own = [tau for tau in demos if tau.states[0] == start]
-            truth = exact_distribution(world.with_start(start), SPELLED, features @ theta, 1.0)
-            reward = [
-                sum((features @ theta)[s, a] for s, a in zip(tau.states, tau.actions, strict=False)) for tau in own
-            ]
-            total += len(own) * truth.log_partition - sum(reward)
+            truth = exact_distribution(world.with_start(start), rule, reward, 1.0)
+            steps = [step for tau in own for step in zip(tau.states, tau.actions, strict=False)]
+            total += len(own) * truth.log_partition - sum(reward[step] for step in steps)
         return total / len(demos) + 0.5 * l2 * float(theta @ theta)
 
     return loss
@@ -54,7 +52,7 @@ def test_what_is_read_whole_is_the_enumerated_optimum():
     world = grid()
     features = features_of(world)
     demos = demos_of(world, features)
-    loss = enumerated_loss(world, features, demos, 0.01)
+    loss = enumerated_loss(world, SPELLED, features, demos, 0.01)
     best = minimize(loss, np.zeros(3), method="BFGS", options={"gtol": 1e-6})
     settings = dict(features=features, given="start", l2=0.01, seed=0)
     cells = xm.XMEN(world, RULE, method="cells", **settings).fit(demos)
@@ -106,3 +104,31 @@ def test_noise_of_parts_is_that_of_independent_cells():
     seen, expected = np.std(gradients, axis=0), np.mean(said, axis=0)
     np.testing.assert_allclose(seen, expected, rtol=0.4)
     assert np.all(np.abs(np.mean(gradients, axis=0) - exact) < 4 * seen / np.sqrt(60) + 0.15 * expected)
+
+
+def test_relative_entropy_meets_the_listed_optimum():
+    """P(tau | s_0) is in proportion to Q(tau) exp(theta f); of a uniform base policy Q is a product of 1 / actions."""
+    world = grid(second=(2, 1))
+    features = np.random.default_rng(2).normal(size=(world.n_states, world.n_actions, 2))
+    demos = xm.distribution(world, None, features @ [0.7, -0.5], given="start", seed=1).sample(200)
+    base = -np.log(np.maximum(world.available.sum(axis=1), 1))[:, None]
+    loss = enumerated_loss(world, None, features, demos, base=base)
+    best = minimize(loss, np.zeros(2), method="BFGS")
+    settings = {"features": features, "epsilon": 0.0, "n_samples": 20_000, "seed": 0}
+    model, joint = (xm.RelativeEntropyIRL(world, given=given, **settings).fit(demos) for given in ("start", None))
+    assert loss(model.weights_) < best.fun + 2e-4
+    assert loss(joint.weights_) > best.fun + 1e-3
+    assert model.distribution().given == "start"
+
+
+def test_constraint_inference_counts_given_the_start():
+    world = grid(second=(2, 1))
+    rule = xm.never(xm.at(world.state((1, 1))))
+    demos = xm.distribution(world, rule, None, given="start", seed=3).sample(300)
+    model = xm.ConstraintInference(world, candidates=("states",), kl_threshold=0.05, given="start").fit(demos)
+    seen = world.with_start(np.bincount([tau.states[0] for tau in demos], minlength=world.n_states) / len(demos))
+    first = model.constraints_[0]
+    assert str(first).startswith(str(rule))
+    before, after = (xm.distribution(seen, held, None, given="start").log_partition() for held in (None, first))
+    assert model.kl_[0] - model.kl_[1] == pytest.approx(before - after)
+    assert model.distribution().given == "start"

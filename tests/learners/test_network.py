@@ -1,4 +1,4 @@
-"""XMEN trains networks: against the linear optimum, finite differences, and what a user may get wrong."""
+"""XMEN trains networks: against the linear optimum and finite differences; Ctrl-C inside a step; checkpoints."""
 
 from __future__ import annotations
 
@@ -6,14 +6,10 @@ import numpy as np
 import pytest
 
 import xmen as xm
-from learners.networks import linear, network
+from learners.networks import linear, network, nn, parameter_slopes, torch, visits
 from learners.quiet import quietly
 from learners.tasks import grid_task, small_task
 from strategies import cases
-
-torch = pytest.importorskip("torch", reason="neural rewards need torch, the extra xmen-irl[neural]")
-nn = torch.nn
-torch.set_num_threads(1)  # small networks gain nothing from threads, and tests share their cores
 
 
 @pytest.mark.parametrize("l2", [0.0, 0.1])
@@ -22,17 +18,9 @@ def test_a_linear_network_reaches_the_listed_optimum(l2):
     for seed in range(cases(12)):
         task = small_task(seed)
         best, weights = task.optimum(l2)
-        d = task.features.shape[2]
-        reward = xm.NeuralReward(linear(d), task.features)
-        model = xm.XMEN(
-            task.world,
-            task.constraint,
-            discount=task.discount,
-            reward=reward,
-            training=xm.Training("lbfgs"),
-            l2=l2,
-            max_iter=100,
-        )
+        reward = xm.NeuralReward(linear(task.features.shape[2]), task.features)
+        settings = {"discount": task.discount, "training": xm.Training("lbfgs"), "l2": l2, "max_iter": 100}
+        model = xm.XMEN(task.world, task.constraint, reward=reward, **settings)
         quietly(model, task.demos, task.weights)
         found = model.reward_.module.weight.detach().cpu().numpy()[0]
         assert task.loss(found, l2) - best < 1e-8, seed
@@ -46,7 +34,7 @@ def test_first_order_optimisers_reach_what_linear_learning_does():
     grid, rule, features, demos = grid_task(5)
     best = xm.XMEN(grid, rule, features).fit(demos)
     settings = dict(reward=xm.NeuralReward(linear(4), features), max_iter=400)
-    for optimiser in ("adam", lambda p: torch.optim.RMSprop(p, lr=0.01)):
+    for optimiser in ("adam", "sgd", lambda p: torch.optim.RMSprop(p, lr=0.01)):
         model = xm.XMEN(grid, rule, training=xm.Training(optimiser, 0.1), **settings).fit(demos)
         assert model.score(demos) == pytest.approx(best.score(demos), abs=1e-4)
     stopped = xm.XMEN(grid, rule, tol=0.01, training=xm.Training(learning_rate=0.1), **settings).fit(demos)
@@ -54,10 +42,7 @@ def test_first_order_optimisers_reach_what_linear_learning_does():
     assert stopped.n_iter_ < 400
     assert stopped.history_[-1].gradient_norm <= 0.01 < stopped.history_[-2].gradient_norm
     # The model is the one whose gradient is small, and not one step further.
-    visits = np.zeros((25, 3))
-    for tau in demos:
-        np.add.at(visits, (list(tau.states[:-1]), list(tau.actions)), 1 / len(demos))
-    gradient = np.einsum("sa,sad->d", stopped.distribution().visits() - visits, features)
+    gradient = np.einsum("sa,sad->d", stopped.distribution().visits() - visits(grid, demos, 1.0), features)
     assert np.linalg.norm(gradient) == pytest.approx(stopped.history_[-1].gradient_norm, rel=1e-9)
 
 
@@ -74,28 +59,27 @@ def test_records_are_the_loss_and_its_gradient_by_finite_differences():
         returns = [sum(table[s, a] for s, a in zip(tau.states, tau.actions, strict=False)) for tau in demos]
         return d.with_reward(table).log_partition() - float(np.mean(returns)) + 0.1 * squares
 
-    slopes = []
-    for parameter in module.parameters():
-        flat = parameter.data.view(-1)
-        for i in range(len(flat)):
-            value = float(flat[i])
-            flat[i] = value + 1e-5
-            above = loss()
-            flat[i] = value - 1e-5
-            slopes.append((above - loss()) / 2e-5)
-            flat[i] = value
+    directions, along = parameter_slopes(module, loss, 31)  # as many as there are parameters
+    gradient = np.linalg.solve(directions, along)
     (record,) = model.history_
     assert record.loss == pytest.approx(loss(), abs=1e-9)
-    assert record.gradient_norm == pytest.approx(np.linalg.norm(slopes), rel=1e-6)
+    assert record.gradient_norm == pytest.approx(np.linalg.norm(gradient), rel=1e-6)
 
 
-def test_it_is_the_training_of_fit_neural():
+@pytest.mark.parametrize("optimiser", ["adam", "sgd", "lbfgs"])
+def test_it_is_the_training_of_fit_neural(optimiser):
     grid, rule, features, demos = grid_task(4)
     reward = xm.NeuralReward(network(), features)
-    model = quietly(xm.XMEN(grid, rule, reward=reward, max_iter=20, seed=1), demos)
-    history = xm.fit_neural(grid, rule, reward, demos, n_steps=20, seed=1)
+    weights, seen = np.random.default_rng(3).random(len(demos)), []
+    settings = {"discount": 0.9, "l2": 0.3, "seed": 1, "callback": seen.append}
+    model = xm.XMEN(grid, rule, reward=reward, training=xm.Training(optimiser, 0.02), max_iter=20, **settings)
+    quietly(model, demos, weights)
+    training = {"optimiser": optimiser, "learning_rate": 0.02, "n_steps": 20, "sample_weight": weights}
+    history = xm.fit_neural(grid, rule, reward, demos, **training, **settings)
     np.testing.assert_array_equal(model.reward_.table(), reward.table())
     assert [r.loss for r in model.history_] == [r.loss for r in history]
+    assert seen == [*model.history_, *history]
+    assert history[-1].loss < history[0].loss
 
 
 def test_hash_cells_find_the_same_reward():
@@ -175,67 +159,6 @@ def test_a_linear_fit_after_a_neural_one_and_back():
     assert not hasattr(model, "weights_")
 
 
-def test_settings_that_make_no_sense():
-    grid, rule, features, demos = grid_task(4)
-    reward = xm.NeuralReward(network(), features)
-    with pytest.raises(xm.EngineError, match="features and reward are both given"):
-        xm.XMEN(grid, rule, features, reward=reward).fit(demos)
-    with pytest.raises(xm.RewardError, match=r"features are arrays, and here a NeuralReward: .* reward="):
-        xm.XMEN(grid, rule, reward).fit(demos)
-    with pytest.raises(xm.RewardError, match=r"got Sequential\. Write NeuralReward\(module, inputs\)"):
-        xm.XMEN(grid, rule, reward=network()).fit(demos)
-    with pytest.raises(xm.RewardError, match=r"got LinearReward\. For a linear reward give features"):
-        xm.XMEN(grid, rule, reward=xm.LinearReward(features, np.zeros(4))).fit(demos)
-    with pytest.raises(xm.EngineError, match="method='paper' with a network takes the steps of its training"):
-        xm.XMEN(grid, rule, reward=reward, method=xm.Paper(learning_rate=0.1)).fit(demos)
-    with pytest.raises(xm.RewardError, match="reward is for 15 states and 3 actions, but the world has 16 states"):
-        xm.XMEN(grid, rule, reward=xm.NeuralReward(network(), features[:-1])).fit(demos)
-    with pytest.raises(xm.RewardError, match="unknown optimiser 'adma'"):
-        xm.XMEN(grid, rule, reward=reward, training=xm.Training("adma")).fit(demos)
-    with pytest.raises(xm.RewardError, match=r"'lbfgs' .* needs exact losses"):
-        xm.XMEN(grid, rule, reward=reward, training=xm.Training("lbfgs"), method="cells", oracle="listed").fit(demos)
-    with pytest.raises(xm.EngineError, match=r"optimiser='sgd'\) is for training a network, and there is none"):
-        xm.XMEN(grid, rule, features, training=xm.Training("sgd")).fit(demos)
-    with pytest.raises(xm.RewardError, match="no parameter that can be trained"):
-        xm.XMEN(grid, rule, reward=xm.NeuralReward(network().requires_grad_(False), features)).fit(demos)
-    with pytest.raises(xm.InvalidDemonstrationError):
-        xm.XMEN(grid, xm.never(xm.at(*demos[0].states[1:2])), reward=reward).fit(demos)
-
-
-class Breaking(nn.Module):
-    """A network that gives NaN as soon as its parameters have moved."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.zeros(4))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x @ self.weight + (torch.nan if self.weight.abs().sum() > 0 else 0.0)
-
-
-def test_a_network_that_gives_nan_is_named():
-    grid, rule, features, demos = grid_task(4)
-    model = xm.XMEN(grid, rule, reward=xm.NeuralReward(Breaking(), features))
-    with pytest.raises(xm.RewardError, match=r"step 1 of training: the network Breaking gives nan for state 0 and act"):
-        model.fit(demos)
-    assert not hasattr(model, "reward_")
-
-
-def test_a_network_that_cannot_be_copied_says_so():
-    class Stubborn(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.inner = nn.Linear(4, 1)
-            self.kept = self.inner.weight * 2  # no leaf of the graph: torch does not copy it
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.inner(x)
-
-    grid, rule, features, demos = grid_task(4)
-    with pytest.raises(xm.RewardError, match=r"Stubborn cannot be copied: .*fit_neural trains it in place"):
-        xm.XMEN(grid, rule, reward=xm.NeuralReward(Stubborn(), features)).fit(demos)
-
-
 @pytest.mark.slow
 def test_algorithm_1_trains_a_network():
     """A linear network by PAWS draws comes most of the way from nothing to the listed optimum; same seed, same net."""
@@ -252,3 +175,62 @@ def test_algorithm_1_trains_a_network():
     assert best - models[0].score(demos) < 0.2 * (best - start)
     assert models[0].history_[-1].details["queries"] > 0
     assert models[0].score(demos) == models[1].score(demos)
+
+
+class Interrupting(nn.Module):
+    """Ctrl-C in the middle of a step: in forward pass number `at`."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__()
+        self.inner, self.at, self.calls = network(), at, 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        if self.calls == self.at:
+            raise KeyboardInterrupt
+        return self.inner(x)
+
+
+@pytest.mark.parametrize("optimiser", ["adam", "lbfgs", lambda parameters: torch.optim.NAdam(parameters)])
+def test_ctrl_c_inside_a_step_takes_it_back_and_the_checkpoint_too(optimiser, tmp_path):
+    grid, rule, features, demos = grid_task(4)
+    training = xm.Training(optimiser, learning_rate=0.02)
+    settings = dict(training=training, checkpoint=tmp_path / "c", max_iter=4, tol=0.0)
+    whole = quietly(xm.XMEN(grid, rule, reward=xm.NeuralReward(Interrupting(0), features), **settings), demos)
+    calls = whole.reward_.module.calls
+    for at in {5, 6, calls // 3, calls // 2, 2 * calls // 3}:
+        with pytest.warns(xm.InterruptedWarning):
+            model = xm.XMEN(grid, rule, reward=xm.NeuralReward(Interrupting(at), features), **settings).fit(demos)
+        assert np.isfinite(model.score(demos))
+        again = xm.NeuralReward(Interrupting(0), features)
+        resumed = quietly(xm.XMEN(grid, rule, reward=again, resume=True, **settings), demos)
+        np.testing.assert_array_equal(resumed.reward_.table(), whole.reward_.table())
+
+
+def test_a_loss_that_still_falls_is_announced():
+    grid, rule, features, demos = grid_task(4)
+    reward = xm.NeuralReward(network(), features)
+    with pytest.warns(xm.ConvergenceWarning, match=r"max_iter = 20 .* by 0\.\d+") as seen:
+        xm.XMEN(grid, rule, reward=reward, max_iter=20).fit(demos)
+    assert seen[0].filename == __file__
+    fast = xm.Training(learning_rate=0.05)
+    xm.XMEN(grid, rule, reward=reward, max_iter=400, l2=0.1, training=fast).fit(demos)  # nothing to say
+
+
+def test_checkpoints_of_other_networks_are_refused(tmp_path):
+    grid, rule, features, demos = grid_task(4)
+    settings = dict(checkpoint=tmp_path / "c", resume=True, max_iter=2)
+    quietly(xm.XMEN(grid, rule, reward=xm.NeuralReward(network(), features), **settings), demos)
+    frozen = network()
+    frozen[0].requires_grad_(False)
+    others = [
+        xm.NeuralReward(nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 1)), features),
+        xm.NeuralReward(network(), features + 1),
+        xm.NeuralReward(frozen, features),
+    ]
+    same = xm.NeuralReward(network(), features)
+    runs = [({"reward": other}, "reward") for other in others]
+    runs += [({"reward": same, "training": xm.Training("sgd")}, "optimiser"), ({}, "optimiser, reward")]
+    for changed, differs in runs:
+        with pytest.raises(xm.StorageError, match=f"another run: {differs} differ"):
+            xm.XMEN(grid, rule, **changed, **settings).fit(demos)

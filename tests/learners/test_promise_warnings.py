@@ -33,17 +33,15 @@ def test_the_promise_of_the_demonstrator_gives_the_reward_back() -> None:
 
 
 def test_a_promise_above_what_demonstrations_keep() -> None:
-    with pytest.warns(
-        PromiseWarning, match=rf"^{KEPT:.4g} of the demonstrations keep .* probability 1 \(validity=1.0\)"
-    ):
+    with pytest.warns(PromiseWarning, match=rf"^{KEPT:.4g} .* \(validity=1.0\)"):
         xm.CausalXMEN(WORLD, DRY, COLD, validity=1.0, outcomes="expected", l2=0.1).fit(DEMOS)
-    with pytest.warns(PromiseWarning, match=rf"probability 0.995 .* Ask for validity={KEPT:.4g}\.$"):
+    with pytest.warns(PromiseWarning, match=rf"0.995 .* validity={KEPT:.4g}\.$"):
         model = fitted(0.995)
     assert model.weights_[0] < -2.1
 
 
 def test_a_promise_below_what_demonstrations_keep() -> None:
-    with pytest.warns(PromiseWarning, match=rf"^{KEPT:.4g} of the demonstrations .*Ask for validity={KEPT:.4g} if"):
+    with pytest.warns(PromiseWarning, match=rf"^{KEPT:.4g} .* validity={KEPT:.4g} if"):
         model = fitted(0.0)
     assert model.weights_[0] > -1.8
     assert model.policy().validity < 0.97
@@ -55,7 +53,7 @@ def test_as_often_as_can_be_is_called_best() -> None:
     rule = xm.never(grid.at((1, 1)))
     steps = np.ones((16, 4, 1))
     demos = xm.plan(grid, rule, -0.5 * steps[:, :, 0], validity="best", seed=1).rollout(1000)
-    with pytest.warns(PromiseWarning, match="Ask for validity='best' if"):
+    with pytest.warns(PromiseWarning, match="validity='best' if"):
         xm.CausalXMEN(grid, rule, steps, validity=0.0).fit(demos)
     xm.CausalXMEN(grid, rule, steps, validity="best", outcomes="expected").fit(demos)  # no warning
 
@@ -77,7 +75,7 @@ def test_outcomes_that_are_taken_for_choices() -> None:
     """XMEN learns other weights than the demonstrator's, CausalXMEN learns theirs: the warning names it."""
     demos = xm.plan(WORLD, None, COLD @ [-2.0], validity=0.0, seed=1).rollout(4000)
     arrived = [tau for tau in demos if WORLD.problem(tau) is None]
-    with pytest.warns(LuckWarning, match=r"action 0 in state 1 has more than one outcome.*CausalXMEN"):
+    with pytest.warns(LuckWarning, match=r"action 0 in state 1 .*CausalXMEN"):
         xm.XMEN(WORLD, None, COLD).fit(arrived)
     with pytest.warns(LuckWarning):
         xm.MaxEntIRL(WORLD, COLD).fit(arrived)

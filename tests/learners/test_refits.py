@@ -8,23 +8,16 @@ import numpy as np
 import pytest
 
 import xmen as xm
+from learners.tasks import errands_task
 from learners.test_trips import city
 
 DEVICE = os.environ.get("XMEN_TEST_DEVICE", "cpu")
 
 
-def task():
-    grid = xm.GridWorld(5, 5, start=(0, 0), goal=(4, 4), moves=("up", "right", "down", "left"), horizon=14)
-    rules = xm.visit(grid.at((1, 3))) & (xm.count(grid.at((2, 2), (3, 3))) <= 1)
-    features = np.random.default_rng(0).normal(size=(grid.n_states, grid.n_actions, 3))
-    demos = xm.distribution(grid, rules, features @ [0.8, -0.5, 0.3], seed=0).sample(60)
-    return grid, rules, features, demos
-
-
 @pytest.mark.parametrize("device", [None, DEVICE])
 @pytest.mark.parametrize("choices", [{}, {"l2": 0.02, "fixed": {1: -0.4}, "discount": 0.9}])
 def test_every_resample_is_what_a_fit_to_it_gives(device, choices):
-    grid, rules, features, demos = task()
+    grid, rules, features, demos = errands_task(60)
     weights = np.random.default_rng(1).integers(0, 3, len(demos)) + 0.5
     model = xm.XMEN(grid, rules, features, device=device, **choices).fit(demos, weights)
     found = model.bootstrap(18, seed=5)  # one batch is full, one is not
@@ -38,7 +31,7 @@ def test_every_resample_is_what_a_fit_to_it_gives(device, choices):
 
 def test_its_spread_is_that_of_robust_errors():
     """Of 300 resamples the spread is within 15 % of its expectation, and the two errors agree up to 1/sqrt(n)."""
-    grid, rules, features, demos = task()
+    grid, rules, features, demos = errands_task(60)
     model = xm.XMEN(grid, rules, features).fit(demos)
     np.testing.assert_allclose(model.bootstrap(300, seed=0).std(axis=0), model.summary().robust_errors, rtol=0.25)
 
@@ -47,7 +40,7 @@ def test_its_spread_is_that_of_robust_errors():
 @pytest.mark.parametrize("choices", [{}, {"fixed": {1: -0.4}, "discount": 0.9}])
 def test_cross_validation_is_a_grid_search_in_one_product(device, choices):
     selection = pytest.importorskip("sklearn.model_selection")
-    grid, rules, features, demos = task()
+    grid, rules, features, demos = errands_task(60)
     penalties = [0.003, 0.1, 2.0]
     found = xm.XMEN(grid, rules, features, l2=0.05, device=device, **choices).fit(demos).cross_validate(penalties, 4)
     search = selection.GridSearchCV(xm.XMEN(grid, rules, features, **choices), {"l2": penalties}, cv=4).fit(demos)
@@ -57,7 +50,7 @@ def test_cross_validation_is_a_grid_search_in_one_product(device, choices):
 
 
 def test_cross_validation_by_labels_weighs_demonstrations_and_takes_a_penalty_per_feature():
-    grid, rules, features, demos = task()
+    grid, rules, features, demos = errands_task(60)
     rng = np.random.default_rng(2)
     traveller, weights, penalty = rng.integers(0, 3, len(demos)), rng.uniform(0.1, 2.0, len(demos)), [0.0, 0.5, 0.01]
     model = xm.XMEN(grid, rules, features).fit(demos, weights)
@@ -69,45 +62,45 @@ def test_cross_validation_by_labels_weighs_demonstrations_and_takes_a_penalty_pe
 
 
 @pytest.mark.parametrize(
-    ("folds", "said"),
+    ("folds", "named"),
     [
-        (1, "folds is a whole number, 2 or more; got 1"),
-        (61, "folds makes 61 of 60 demonstrations, 60 of them with any weight"),
-        ([0, 1], r"folds has shape \(2,\), but there are 60 demonstrations"),
-        ([7] * 60, "folds makes 1 of 60 demonstrations"),
+        (1, "folds .* 1"),
+        (61, "folds .* 61 of 60"),
+        ([0, 1], r"folds .* \(2,\).* 60"),
+        ([7] * 60, "folds .* 1 of 60"),
     ],
 )
-def test_folds_that_cannot_be_are_refused(folds, said):
-    grid, rules, features, demos = task()
-    with pytest.raises(xm.EngineError, match=said):
+def test_folds_that_cannot_be_are_refused(folds, named):
+    grid, rules, features, demos = errands_task(60)
+    with pytest.raises(xm.EngineError, match=named):
         xm.XMEN(grid, rules, features).fit(demos).cross_validate([0.1], folds)
 
 
 @pytest.mark.parametrize("l2", [0.1, []])
 def test_penalties_are_a_list(l2):
-    grid, rules, features, demos = task()
-    with pytest.raises(xm.EngineError, match="compares the penalties of a list; got"):
+    grid, rules, features, demos = errands_task(60)
+    with pytest.raises(xm.EngineError, match="penalties of a list"):
         xm.XMEN(grid, rules, features).fit(demos).cross_validate(l2)
 
 
 def test_what_it_cannot_do_is_said(tmp_path):
-    grid, rules, features, demos = task()
+    grid, rules, features, demos = errands_task(60)
     model = xm.XMEN(grid, rules, features)
     with pytest.raises(xm.NotFittedError):
         model.bootstrap()
     model.fit(demos)
-    with pytest.raises(xm.EngineError, match=r"n of bootstrap\(n\) is a whole number, 1 or more; got 0"):
+    with pytest.raises(xm.EngineError, match=r"n of bootstrap\(n\) .* 0"):
         model.bootstrap(0)
     model.save(tmp_path / "model")
-    with pytest.raises(xm.NotFittedError, match="give bootstrap"):
+    with pytest.raises(xm.NotFittedError, match="bootstrap"):
         xm.load(tmp_path / "model").bootstrap(2)
-    with pytest.raises(xm.EngineError, match="l2 is a number, 0 or more"):
+    with pytest.raises(xm.EngineError, match=r"l2 .* -1.0"):
         model.cross_validate([-1.0])
 
 
 def test_demonstrations_with_tasks_of_their_own_are_fitted_one_by_one():
     """In a network, and given the start: each resample and each part is what a fit with these counts gives."""
-    grid, rules, features, demos = task()
+    grid, rules, features, demos = errands_task(60)
     network, of_streets, trips = city(11, n_trips=20)
     cases = (
         (xm.XMEN(network, features=of_streets, l2=0.05), trips),
@@ -133,5 +126,5 @@ def test_resamples_without_an_optimum_are_counted():
     demos = [xm.Trajectory([0, 1], [0])] * 3 + [xm.Trajectory([0, 2], [1])]
     features = np.zeros((3, 2, 1))
     features[0, 0] = 1.0
-    with pytest.warns(xm.ConvergenceWarning, match=r"\d+ of 40 fits did not come to an optimum"):
+    with pytest.warns(xm.ConvergenceWarning, match=r"\d+ of 40 fits"):
         xm.XMEN(fork, None, features).fit(demos).bootstrap(40, seed=0)

@@ -12,7 +12,7 @@ import pytest
 
 import xmen as xm
 from learners.tasks import grid_task
-from xmen.errors import GuaranteeWarning, LearningWarning
+from xmen.errors import GuaranteeWarning
 from xmen.learners.xmen import XMEN
 from xmen.oracles.killable import KillableOracle
 
@@ -82,25 +82,3 @@ def test_processes_agree():
         away, _ = fit(tol=0.1)
     np.testing.assert_array_equal(here.weights_, alone.weights_)
     np.testing.assert_array_equal(here.weights_, away.weights_)
-
-
-def test_a_fit_cut_short_goes_on_bit_for_bit(tmp_path):
-    grid, rule, features, demos = grid_task(6)
-    settings = SOLVED | {"tol": 1e-3, "max_iter": 3, "seed": 0}
-
-    class CutShortError(Exception):
-        pass
-
-    def cut(record):
-        if record.iteration == 2:
-            raise CutShortError
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LearningWarning)
-        whole = XMEN(grid, rule, 0.3 * features, **settings).fit(demos)
-        with pytest.raises(CutShortError):
-            XMEN(grid, rule, 0.3 * features, checkpoint=tmp_path / "c", callback=cut, **settings).fit(demos)
-        resumed = XMEN(grid, rule, 0.3 * features, checkpoint=tmp_path / "c", resume=True, **settings).fit(demos)
-    np.testing.assert_array_equal(resumed.weights_, whole.weights_)
-    assert resumed.n_iter_ == whole.n_iter_
-    assert resumed.distance_bound_ == whole.distance_bound_

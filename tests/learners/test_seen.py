@@ -12,6 +12,7 @@ from hmmlearn.hmm import CategoricalHMM
 import xmen as xm
 import xmen.engines.seen as engines_seen
 from engines.test_seen import likelihood, random_sighting
+from learners.tasks import slopes
 from reference import exact_distribution
 from strategies import cases, random_formula, random_world
 from xmen.constraints.constraint import usual_rules
@@ -77,12 +78,8 @@ def test_loss_and_gradient_agree_with_enumeration(block):
             expected = -np.average(np.array(values) - of_chance, weights=shares)
             assert found.loss == pytest.approx(expected, abs=1e-9), seed
         gradient = task.features.contract(found.difference)
-        step = 1e-5
-        for k in range(3):
-            change = step * np.eye(3)[k]
-            ends = [loss_of(features @ (weights + sign * change)).loss for sign in (1, -1)]
-            slope = (ends[0] - ends[1]) / (2 * step)
-            assert gradient[k] == pytest.approx(slope, abs=1e-8), seed
+        slope = slopes(lambda at, loss_of=loss_of, features=features: loss_of(features @ at).loss, weights)
+        np.testing.assert_allclose(gradient, slope, atol=1e-8, err_msg=seed)
         model = xm.XMEN(world, constraint, features, discount=discount, max_iter=0, engine="exact")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -200,9 +197,9 @@ def test_how_often_usual_rules_are_kept_is_what_was_seen_of_them(trajectories):
     soft = xm.usually(xm.visit(GRID.at((3, 0))).named("corner"))
     xm.XMEN(GRID, soft, FEATURES, l2=0.1).fit(hidden(trajectories[:20], 0.2))
     corner = xm.Sighting([None, None, None, (3, 0), *5 * [None]])
-    with pytest.warns(xm.UnboundedWarning, match="every demonstration keeps 'corner'"):
+    with pytest.warns(xm.UnboundedWarning, match="keeps 'corner'"):
         xm.XMEN(GRID, soft, FEATURES, l2=0.1).fit([corner, corner])
-    with pytest.raises(xm.EngineError, match=r"share=0\.3 of 'corner' is for complete trajectories"):
+    with pytest.raises(xm.EngineError, match=r"share=0\.3 of 'corner'"):
         xm.XMEN(GRID, xm.usually(soft.rule, share=0.3), FEATURES).fit([corner])
 
 
@@ -218,7 +215,7 @@ def test_what_nothing_explains_scores_minus_infinity_and_is_not_learned_from(tra
     with pytest.raises(xm.InfeasibleError, match="'fetch'"):
         model.seen(wrong)
     broken = xm.Trajectory([GRID.state(cell) for cell in wrong.seen], [1, 0, 0, 0, 1, 1])
-    with pytest.raises(xm.InvalidDemonstrationError, match="demonstration 2 breaks") as caught:
+    with pytest.raises(xm.InvalidDemonstrationError, match="demonstration 2") as caught:
         xm.XMEN(GRID, RULE, FEATURES).fit([xm.Sighting([(0, 0), None, (3, 3)]), trajectories[0], broken])
     assert caught.value.index == 2
 
@@ -228,19 +225,13 @@ def test_summary_says_how_much_was_lost_by_not_seeing(trajectories):
     seen = hidden(trajectories, 0.3)
     model = xm.XMEN(GRID, RULE, FEATURES).fit(seen)
     summary = model.summary()
-    step, hessian = 1e-3, np.zeros((2, 2))
     base = model.distribution()
 
     def total(weights):
         d = base.with_reward(xm.LinearReward(FEATURES, weights))
         return sum(d.log_seen(y) for y in seen[:20])
 
-    for i in range(2):
-        for j in range(2):
-            ends = [(si, sj) for si in (1, -1) for sj in (1, -1)]
-            hessian[i, j] = -sum(
-                si * sj * total(model.weights_ + step * (si * np.eye(2)[i] + sj * np.eye(2)[j])) for si, sj in ends
-            ) / (4 * step**2)
+    hessian = -slopes(lambda at: slopes(total, at, 1e-3), model.weights_, 1e-3)
     told = model._information(model._gather(seen[:20], None))
     np.testing.assert_allclose(20 * told.hessian, hessian, rtol=1e-3, atol=1e-3)
     whole = xm.XMEN(GRID, RULE, FEATURES, max_iter=0, warm_start=True)
@@ -248,7 +239,7 @@ def test_summary_says_how_much_was_lost_by_not_seeing(trajectories):
     complete = whole.summary(trajectories).standard_errors
     np.testing.assert_allclose(summary.lost, summary.standard_errors / complete, rtol=1e-6)
     assert summary.lost[0] > 1.3  # of the second feature, which the known length tells, next to nothing
-    assert "seen in part: standard errors are those of complete demonstrations times" in str(summary)
+    assert "seen in part" in str(summary)
     assert xm.XMEN(GRID, RULE, FEATURES).fit(trajectories).summary().lost is None
 
 
@@ -285,13 +276,13 @@ def test_weights_that_were_not_seen_are_named():
     features = np.zeros((4, 2, 1))
     features[0, 0] = 1.0
     seen = [xm.Sighting([0, None, 3])] * 5
-    with pytest.warns(xm.IdentifiabilityWarning, match="what was seen does not determine the weight of feature 0"):
+    with pytest.warns(xm.IdentifiabilityWarning, match=r"was seen .* feature 0"):
         xm.XMEN(fork, None, features).fit(seen)
     xm.XMEN(fork, None, features, l2=0.1).fit(seen)
     # What no demonstrations could tell is not for want of seeing, and who chose no features is told nothing of them.
     never = np.concatenate([features, np.ones((4, 2, 1))], axis=2)
     told = [*seen, xm.Trajectory([0, 1, 3], [0, 0]), xm.Trajectory([0, 2, 3], [1, 0])]
-    with pytest.warns(xm.IdentifiabilityWarning, match="no demonstrations could tell these weights: feature 1 is"):
+    with pytest.warns(xm.IdentifiabilityWarning, match=r"no demonstrations .* feature 1"):
         xm.XMEN(fork, None, never).fit(told)
     xm.XMEN(fork, None).fit(told)
     xm.XMEN(fork, None, features).fit([*seen, xm.Trajectory([0, 1, 3], [0, 0]), xm.Trajectory([0, 2, 3], [1, 0])])
@@ -308,23 +299,21 @@ def test_who_cannot_learn_from_sightings_says_who_can(trajectories):
     ):
         with pytest.raises(xm.XmenError, match="method='exact'"):
             learner.fit(seen)
-    with pytest.raises(xm.ProductTooLargeError, match="Raise max_nodes"):
+    with pytest.raises(xm.ProductTooLargeError, match="max_nodes"):
         xm.XMEN(GRID, xm.no_revisit(), FEATURES, max_nodes=50).fit(seen)
-    with pytest.raises(xm.EngineError, match=r"fit_neural .* XMEN with method='exact'"):
+    with pytest.raises(xm.EngineError, match=r"fit_neural .* XMEN"):
         xm.fit_neural(GRID, None, xm.NeuralReward(pytest.importorskip("torch").nn.Linear(2, 1), FEATURES), seen)
     model = xm.XMEN(GRID, RULE, FEATURES).fit(seen)
     with pytest.raises(xm.EngineError, match=r"summary\(\)"):
         model.bootstrap(3)
 
 
-def test_held_out_sightings_and_checkpoints(trajectories, tmp_path):
+def test_held_out_sightings(trajectories):
     seen = hidden(trajectories, 0.5)
-    model = xm.XMEN(GRID, RULE, FEATURES, progress=xm.Progress(checkpoint=tmp_path / "run.safetensors"))
-    model.fit(seen[:80], validation=[*seen[80:100], *trajectories[100:]])
-    assert model.history_[-1].details["validation_loss"] > 0
-    model.save(tmp_path / "model")
-    again = xm.load(tmp_path / "model")
-    assert again.score(seen) == pytest.approx(model.score(seen))
+    held_out = [*seen[80:100], *trajectories[100:]]
+    model = xm.XMEN(GRID, RULE, FEATURES).fit(seen[:80], validation=held_out)
+    loss = model.history_[model.best_iteration_ - 1].details["validation_loss"]
+    assert loss == pytest.approx(-model.score(held_out), abs=1e-9)
 
 
 def test_a_checkpoint_knows_the_noise_of_its_sightings(tmp_path):
@@ -335,7 +324,7 @@ def test_a_checkpoint_knows_the_noise_of_its_sightings(tmp_path):
     watched = {"checkpoint": tmp_path / "run.safetensors", "l2": 0.1}
     xm.XMEN(GRID, None, FEATURES, **watched).fit(one)
     assert xm.XMEN(GRID, None, FEATURES, resume=True, **watched).fit(one).converged_
-    with pytest.raises(xm.StorageError, match="demonstrations seen in part differ"):
+    with pytest.raises(xm.StorageError, match="seen in part differ"):
         xm.XMEN(GRID, None, FEATURES, resume=True, **watched).fit(other)
 
 

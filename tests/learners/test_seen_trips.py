@@ -9,6 +9,7 @@ import pytest
 
 import xmen as xm
 from engines.test_horizon_free import random_network
+from learners.tasks import slopes
 from xmen.methods.demonstrations import gather
 from xmen.methods.exact import TripObjective
 from xmen.methods.runs import FitSettings
@@ -72,8 +73,7 @@ def test_the_gradient_is_that_of_the_loss(partly):
     for offset in (0.0, -0.3):
         objective.offset = offset
         at = np.array([-0.7, -0.2, 0.4])
-        slopes = [(objective(at + h).loss - objective(at - h).loss) / 2e-5 for h in 1e-5 * np.eye(3)]
-        np.testing.assert_allclose(objective(at).gradient, slopes, atol=1e-8)
+        np.testing.assert_allclose(objective(at).gradient, slopes(lambda at: objective(at).loss, at), atol=1e-8)
     assert isinstance(run.settings, FitSettings)
 
 
@@ -99,7 +99,7 @@ def test_observed_information_is_the_curvature_of_the_loss(partly):
     task = model._task(gather(NETWORK.any_task, model._rule(), mixed, sightings=True))
     objective = model._prepare(task)[1].objective
     at = np.append(model.weights_, model.rule_weights_["one"])
-    curved = [(objective(at + h).gradient - objective(at - h).gradient) / 2e-4 for h in 1e-4 * np.eye(3)]
+    curved = slopes(lambda at: objective(at).gradient, at, 1e-4)
     errors = np.sqrt(np.diag(np.linalg.inv(curved)) / len(mixed))
     np.testing.assert_allclose(model.summary().standard_errors, errors, rtol=1e-4)
     scores = model._information(task.demos).scores
@@ -151,17 +151,17 @@ def test_one_system_serves_all_goals():
 
 def test_ends_that_are_not_known_are_asked_for(complete):
     noisy = xm.Sighting([0, 2, 3], noise=xm.confusion(0.1), each=0.5)
-    with pytest.raises(xm.TrajectoryError, match=r"the start of a trip has to be known.*start="):
+    with pytest.raises(xm.TrajectoryError, match="start of a trip"):
         complete.score([noisy])
     given = xm.Sighting([0, 2, 3], noise=xm.confusion(0.1), each=0.5, start=0, goal=3)
     assert complete.score([given]) == pytest.approx(complete.distribution(start=0, goal=3).log_seen(given))
-    with pytest.raises(xm.TrajectoryError, match=r"the goal of a trip has to be known, and it is a beginning"):
+    with pytest.raises(xm.TrajectoryError, match="goal of a trip"):
         complete.score([xm.Sighting([0, 2], each=0.5, more=True)])
     with pytest.raises(xm.EngineError, match="more=True"):
         complete.goals(given)
-    with pytest.raises(xm.InfeasibleError, match="nothing fits from entry 2 on"):
+    with pytest.raises(xm.InfeasibleError, match="entry 2"):
         xm.XMEN(NETWORK, features=FEATURES).fit([xm.Sighting([0, 3, 1, 3], each=0.5)])
-    with pytest.raises(xm.EngineError, match="prior has a number"):
+    with pytest.raises(xm.EngineError, match="prior"):
         complete.goals(xm.Sighting([0], each=0.5, more=True), [0.0, 0.0, 0.0, 0.0])
     impossible = xm.Sighting([3, 1], more=True)
     with pytest.raises(xm.InfeasibleError, match="no goal"):

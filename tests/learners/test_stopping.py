@@ -10,12 +10,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 
 import xmen as xm
 from learners.quiet import quietly
@@ -58,6 +60,12 @@ def given_starts() -> tuple[Any, dict[str, Any], Any]:
     return of((world, GIVEN_RULE, features, demos_of(world, features)), **settings)
 
 
+def solved() -> tuple[Any, dict[str, Any], Any]:
+    grid, rule, features, demos = grid_task(6)
+    settings = {"method": xm.Cells(n_cells=4, cell_size=32.0), "oracle": "cryptominisat", "tol": 1e-3, "max_iter": 3}
+    return of((grid, rule, 0.3 * features, demos), **settings)
+
+
 def rejected_trips() -> tuple[Any, dict[str, Any], Any]:
     network, features, demos = trips_under_the_rule(23, 60)
     return of((network, NEVER_TWICE, features, demos), l2=0.05, method="reject", max_nodes=20)
@@ -65,7 +73,20 @@ def rejected_trips() -> tuple[Any, dict[str, Any], Any]:
 
 def trips() -> tuple[Any, dict[str, Any], Any]:
     network, features, demos = city(8)
-    return of((network, None, features, demos))
+    sparse = csr_matrix(features.reshape(-1, 3))
+    return of((network, None, sparse, demos), fixed={0: -1.0}, l2=[0.1, 0.0, 0.2])
+
+
+def partly_seen() -> tuple[Any, dict[str, Any], Any]:
+    grid, rule, features, demos = grid_task(4)
+    seen = [xm.Sighting([tau.states[0], None, *tau.states[2:]]) for tau in demos[:30]]
+    return of((grid, rule, features, [*seen, *demos[30:]]), l2=0.01)
+
+
+def usually_kept() -> tuple[Any, dict[str, Any], Any]:
+    grid, rule, features, demos = grid_task(4)
+    soft = xm.usually(xm.visit(grid.at((1, 2))).named("the well")) & xm.usually(rule.children[0], weight=2.0)
+    return of((grid, soft, features, demos), l2=0.01)
 
 
 def causal() -> tuple[Any, dict[str, Any], Any]:
@@ -83,10 +104,13 @@ RUNS: dict[str, Callable[[], tuple[Any, dict[str, Any], Any]]] = {
     "exact": on_grid,
     "validated": validated,
     "trips": trips,
+    "sightings": partly_seen,
+    "usual rules": usually_kept,
     "causal": causal,
     "maxent": lambda: on_grid(4, xm.MaxEntIRL, rules=False, l2=0.01),
     "cells": lambda: on_grid(6, method=xm.Cells(n_cells=4, cell_size=24.0), oracle="listed", tol=1e-3),
     "cells given the start": given_starts,
+    "cells by a solver": solved,
     "reject": rejected_trips,
     "paper": lambda: of(slippery(), method=xm.Paper(proposal="fixed"), max_iter=6),
     "paper by dynamics": lambda: of(slippery(), method=xm.Paper(proposal="dynamics"), max_iter=6),
@@ -98,6 +122,7 @@ RUNS: dict[str, Callable[[], tuple[Any, dict[str, Any], Any]]] = {
 PLANNED = (
     "cells",
     "cells given the start",
+    "cells by a solver",
     "reject",
     "paper",
     "paper by dynamics",
@@ -133,7 +158,9 @@ def assert_same(model: Any, other: Any) -> None:
     assert model.converged_ == other.converged_
 
 
-runs = pytest.mark.parametrize("name", RUNS)
+runs = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.system] * (name == "cells by a solver")) for name in RUNS]
+)
 
 
 @runs
@@ -187,14 +214,37 @@ def test_ctrl_c_keeps_what_was_learned(name: str, tmp_path: Path) -> None:
 @runs
 def test_more_iterations_go_on(name: str, tmp_path: Path) -> None:
     short = {"checkpoint": tmp_path / "run", "checkpoint_every": 2}
-    first = fit(name, max_iter=2, **short)
     more = whole(name).max_iter
     if name in PLANNED:
-        with pytest.raises(xm.StorageError, match="max_iter, by which this method plans its steps"):
+        fit(name, max_iter=2, **short)
+        with pytest.raises(xm.StorageError, match="max_iter"):
             fit(name, max_iter=more, resume=True, **short)
     else:
+        with pytest.warns(xm.ConvergenceWarning, match="max_iter = 2 "):
+            first = learner(name, max_iter=2, **short).fit(run(name)[2])
         assert (first.n_iter_, first.converged_) == (2, False)
         assert_same(fit(name, max_iter=more, resume=True, **short), whole(name))
+
+
+@runs
+def test_a_saved_model_is_the_model(name: str, tmp_path: Path) -> None:
+    model, demos = whole(name), run(name)[2]
+    with suppress(xm.EngineError):  # networks have no standard errors
+        model.summary()
+    model.save(tmp_path / "model")
+    loaded = xm.load(tmp_path / "model")
+    assert_same(loaded, model)
+    assert type(loaded) is type(model)
+    assert name == "validated" or repr(loaded) == repr(model)  # demonstrations are not stored
+    learned = {name for name in vars(model) if name.endswith("_")}
+    assert learned == {name for name in vars(loaded) if name.endswith("_")}
+    for each in learned - {"reward_", "history_"}:
+        np.testing.assert_equal(getattr(loaded, each), getattr(model, each))
+    assert loaded.score(demos) == model.score(demos)
+    if "covariance_" in learned:
+        assert str(loaded.summary()) == str(model.summary())
+    if name != "validated":
+        assert_same(quietly(loaded, demos), model)
 
 
 KILLED = """

@@ -12,7 +12,7 @@ from learners.quiet import quietly
 from learners.tasks import grid_task, small_task
 from storage.resealed import edit, opened, put
 from strategies import cases
-from xmen.errors import NotFittedError, StorageError
+from xmen.errors import StorageError
 from xmen.learners.xmen import XMEN
 from xmen.registry import load
 
@@ -24,19 +24,16 @@ def model():
 
 
 def test_round_trip_on_a_grid(model, tmp_path):
+    model.callback = lambda record: None  # is left behind
     model.save(tmp_path / "taste")
     assert sorted(p.name for p in (tmp_path / "taste").iterdir()) == ["model.safetensors"]
     assert [p.name for p in tmp_path.iterdir()] == ["taste"]
     loaded = load(tmp_path / "taste")
     assert type(loaded) is XMEN
+    assert loaded.callback is None
     assert isinstance(loaded.world, xm.GridWorld)
     assert loaded.world.cell(7) == model.world.cell(7)
     assert str(loaded.constraint) == str(model.constraint)
-    np.testing.assert_array_equal(loaded.weights_, model.weights_)
-    np.testing.assert_array_equal(loaded.features, model.features)
-    assert loaded.history_ == model.history_
-    assert (loaded.n_iter_, loaded.converged_, loaded.method_) == (model.n_iter_, True, "exact")
-    assert (loaded.l2, loaded.seed, loaded.tol) == (0.1, 3, model.tol)
     assert loaded.sample(20) == XMEN(**model.get_params()).fit(grid_task(5)[3]).sample(20)
 
 
@@ -65,17 +62,11 @@ def test_default_features_and_lists(tmp_path):
     )
 
 
-def test_callbacks_are_left_behind(model, tmp_path):
-    model.callback = lambda record: None
-    model.save(tmp_path / "m")
-    assert load(tmp_path / "m").callback is None
-
-
 def test_rules_without_text_say_so(tmp_path):
     grid, rule, features, demos = grid_task(4)
     odd = xm.visit(xm.when(lambda state, action: True, name="anything"))
     model = XMEN(grid, rule & odd, features).fit(demos)
-    with pytest.raises(StorageError, match="constraint cannot be saved, because it has no text form"):
+    with pytest.raises(StorageError, match=r"constraint .* no text form"):
         model.save(tmp_path / "m")
     assert not (tmp_path / "m").exists()
 
@@ -92,81 +83,59 @@ def test_events_are_saved_as_text(tmp_path):
     assert loaded.score(demos) == model.score(demos)
     assert [str(rule) for rule in loaded.fit(demos).constraints_] == [str(rule) for rule in model.constraints_]
     model.events = {"grass": grass & xm.when(lambda state, action: True, name="sunny")}
-    with pytest.raises(StorageError, match=r"events\.grass cannot be saved, because it has no text form: .*when"):
+    with pytest.raises(StorageError, match=r"events\.grass .* no text form.*when"):
         model.save(tmp_path / "m")
 
 
-def test_not_fitted(tmp_path):
-    grid, rule, features, _ = grid_task(4)
-    with pytest.raises(NotFittedError):
-        XMEN(grid, rule, features).save(tmp_path / "m")
-    assert not (tmp_path / "m").exists()
-
-
 def test_foreign_folders_are_not_overwritten(model, tmp_path):
-    home = tmp_path / "home"
-    home.mkdir()
-    (home / "thesis.tex").write_text("years of work")
-    with pytest.raises(StorageError, match="is not overwritten"):
-        model.save(home)
-    assert (home / "thesis.tex").read_text() == "years of work"
-    file = tmp_path / "file"
-    file.write_text("mine")
-    with pytest.raises(StorageError, match="is not overwritten"):
-        model.save(file)
     model.save(tmp_path / "mixed")
-    (tmp_path / "mixed" / "notes.txt").write_text("mine")
-    with pytest.raises(StorageError, match=r"holds notes\.txt"):
-        model.save(tmp_path / "mixed")
+    for home, name in (("home", "thesis.tex"), ("mixed", "notes.txt")):
+        (tmp_path / home).mkdir(exist_ok=True)
+        (tmp_path / home / name).write_text("years of work")
+    (tmp_path / "file").write_text("years of work")
+    for place, named in (("home", "not overwritten"), ("file", "not overwritten"), ("mixed", r"holds notes\.txt")):
+        with pytest.raises(StorageError, match=named):
+            model.save(tmp_path / place)
+    for kept in ("home/thesis.tex", "mixed/notes.txt", "file"):
+        assert (tmp_path / kept).read_text() == "years of work"
     (tmp_path / "empty").mkdir()
     model.save(tmp_path / "empty")
-    with pytest.raises(StorageError, match="does not exist"):
+    with pytest.raises(StorageError, match="not exist"):
         model.save(tmp_path / "no" / "such" / "place")
 
 
 def test_another_kind_of_model_is_not_overwritten(model, tmp_path):
     """A policy does not take the place of the model that it was made from, nor one learner's model that of another."""
     model.save(tmp_path / "model")
-    with pytest.raises(StorageError, match="holds a XMEN, and this is a Policy: it is not overwritten"):
-        model.policy().save(tmp_path / "model")
-    other = xm.MaxEntIRL(model.world, model.features).fit(model.sample(20, seed=0))
-    with pytest.raises(StorageError, match="holds a XMEN, and this is a MaxEntIRL"):
-        other.save(tmp_path / "model")
+    for other in (model.policy(), xm.MaxEntIRL(model.world, model.features).fit(model.sample(20, seed=0))):
+        with pytest.raises(StorageError, match=f"a XMEN.* a {type(other).__name__}"):
+            other.save(tmp_path / "model")
     assert np.array_equal(xm.load(tmp_path / "model").weights_, model.weights_)
     model.save(tmp_path / "model")
 
 
-def test_damaged_and_foreign_models(model, tmp_path):
-    folder = tmp_path / "m"
-    with pytest.raises(StorageError, match="does not exist"):
-        load(tmp_path / "nowhere")
+def test_what_is_no_model_says_why(model, tmp_path):
     (tmp_path / "file").write_text("{}")
-    with pytest.raises(StorageError, match="is a file, not a folder"):
-        load(tmp_path / "file")
     (tmp_path / "void").mkdir()
-    with pytest.raises(StorageError, match=r"model\.safetensors cannot be read"):
-        load(tmp_path / "void")
-
-    model.save(folder)
-    file = folder / "model.safetensors"
+    for place, named in (("nowhere", "not exist"), ("file", "is a file"), ("void", r"model\.safetensors")):
+        with pytest.raises(StorageError, match=named):
+            load(tmp_path / place)
+    model.save(tmp_path / "m")
+    file = tmp_path / "m" / "model.safetensors"
     data = file.read_bytes()
     for damaged in (data[:-5], b"", data[:-1] + bytes([data[-1] ^ 1]), pickle.dumps({"weights": 1}), b"{}"):
         file.write_bytes(damaged)
         with pytest.raises(StorageError, match=r"model\.safetensors is damaged"):
-            load(folder)
-    file.write_bytes(data)
-
-    edit(folder, lambda document: document.update(format="somebody else's"))
-    with pytest.raises(StorageError, match="was not written by xmen"):
-        load(folder)
-    file.write_bytes(data)
-    edit(folder, lambda document: document.update(format_version=9, versions={"xmen": "9.9"}))
-    with pytest.raises(StorageError, match=r"format version 9, written by xmen 9\.9.*upgrade"):
-        load(folder)
-    file.write_bytes(data)
-    edit(folder, lambda document: document.update({"class": "os.system"}))
-    with pytest.raises(StorageError, match=r"unknown class 'os\.system'"):
-        load(folder)
+            load(tmp_path / "m")
+    for change, named in (
+        ({"format": "somebody else's"}, "not written by xmen"),
+        ({"format_version": 9, "versions": {"xmen": "9.9"}}, r"version 9.* xmen 9\.9.*upgrade"),
+        ({"class": "os.system"}, r"'os\.system'"),
+    ):
+        file.write_bytes(data)
+        edit(tmp_path / "m", lambda document, change=change: document.update(change))
+        with pytest.raises(StorageError, match=named):
+            load(tmp_path / "m")
 
 
 @pytest.mark.parametrize("part", ["settings", "learned"])
@@ -192,17 +161,19 @@ def test_checkpoints_of_other_runs_are_refused(tmp_path):
     file = tmp_path / "c"
     settings = {"features": features, "checkpoint": file, "resume": True}
     XMEN(grid, rule, **settings).fit(demos)  # resume without a checkpoint is a fresh start
-    with pytest.raises(StorageError, match="another run: l2 differ"):
-        XMEN(grid, rule, l2=0.5, **settings).fit(demos)
-    with pytest.raises(StorageError, match="another run: demonstrations differ"):
-        XMEN(grid, rule, **settings).fit(demos[:-1])
-    with pytest.raises(StorageError, match="constraint"):
-        XMEN(grid, rule & xm.visit(grid.at((1, 1), (0, 1), (1, 0))), **settings).fit(demos)
+    further = rule & xm.visit(grid.at((1, 1), (0, 1), (1, 0)))
+    for constraint, l2, shown, differs in (
+        (rule, 0.5, demos, "another run: l2 differ"),
+        (rule, 0.0, demos[:-1], "another run: demonstrations differ"),
+        (further, 0.0, demos, "another run: .*constraint.* differ"),
+    ):
+        with pytest.raises(StorageError, match=differs):
+            XMEN(grid, constraint, l2=l2, **settings).fit(shown)
     file.write_bytes(b"not a checkpoint")
-    with pytest.raises(StorageError, match="damaged, or not a safetensors file"):
+    with pytest.raises(StorageError, match="damaged"):
         XMEN(grid, rule, **settings).fit(demos)
-    with pytest.raises(StorageError, match="replace a file that is none"):
+    with pytest.raises(StorageError, match="replace"):
         XMEN(grid, rule, features, checkpoint=file).fit(demos)
     assert file.read_bytes() == b"not a checkpoint"
-    with pytest.raises(StorageError, match="does not exist"):
+    with pytest.raises(StorageError, match="not exist"):
         XMEN(grid, rule, features, checkpoint=tmp_path / "no" / "c").fit(demos)

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import chi2
 
 import xmen as xm
-from learners.tasks import grid_task, small_task
+from learners.tasks import grid_task, slopes, small_task
 from learners.test_trips import city, mean_log_likelihood
 
 
@@ -34,19 +34,13 @@ def test_hessian_and_scores_of_an_ordinary_world_by_enumeration(seed):
 def test_trips_by_finite_differences_of_each_trips_likelihood():
     network, features, demos = city(11, n_trips=80)
     model = xm.XMEN(network, features=features).fit(demos)
-    n, step, unit = len(demos), 1e-4, np.eye(3)
+    n = len(demos)
 
     def each(theta):
         return np.array([mean_log_likelihood(network, features, [tau], theta) for tau in demos])
 
-    scores = np.stack([(each(model.weights_ + step * u) - each(model.weights_ - step * u)) / (2 * step) for u in unit])
-    hessian = np.empty((3, 3))
-    for i, u in enumerate(unit):
-        for j, v in enumerate(unit):
-            corners = [
-                a * b * each(model.weights_ + 10 * step * (a * u + b * v)).mean() for a in (1, -1) for b in (1, -1)
-            ]
-            hessian[i, j] = -sum(corners) / (400 * step**2)
+    scores = slopes(each, model.weights_, 1e-4)
+    hessian = -slopes(lambda at: slopes(lambda at: each(at).mean(), at, 1e-3), model.weights_, 1e-3)
     bread = np.linalg.inv(hessian)
     np.testing.assert_allclose(model.standard_errors_, np.sqrt(np.diag(bread) / n), rtol=1e-3)
     summary = model.summary()
@@ -62,7 +56,7 @@ def test_groups_of_copies_count_once():
     groups = np.tile(np.arange(len(demos)), 4)
     np.testing.assert_allclose(model.summary(groups=groups).robust_errors, once.robust_errors, rtol=1e-5)
     np.testing.assert_allclose(model.summary(demos * 4).robust_errors, once.robust_errors / 2, rtol=1e-5)
-    with pytest.raises(xm.TrajectoryError, match="give one each"):
+    with pytest.raises(xm.TrajectoryError, match="groups"):
         model.summary(groups=[1, 2])
 
 
@@ -103,7 +97,7 @@ def test_fixed_ratio_and_likelihood_ratio():
     assert test.degrees_of_freedom == 1
     assert test.statistic == pytest.approx(2 * len(demos) * (full.score(demos) - held.score(demos)), abs=1e-6)
     assert test.p_value == pytest.approx(chi2.sf(test.statistic, 1))
-    with pytest.raises(xm.EngineError, match="Ask the larger model"):
+    with pytest.raises(xm.EngineError, match="larger model"):
         small.likelihood_ratio(whole)
     ratio = whole.ratio(0, 1)
     draws = np.random.default_rng(0).multivariate_normal(full.weights_, whole.covariance * 1e-4, 20_000)
@@ -120,22 +114,20 @@ def test_models_that_are_not_nested_are_refused():
     assert summary.likelihood_ratio(one) == summary.likelihood_ratio(one.summary())
     assert summary.likelihood_ratio(xm.XMEN(network, features=features[:, :, :1]).fit(demos[::-1])).statistic > 0
     assert two.summary().log_likelihood < one.summary().log_likelihood - 1
-    with pytest.raises(xm.EngineError, match="Neither is a special case"):
+    with pytest.raises(xm.EngineError, match="Neither"):
         two.summary().likelihood_ratio(one)
-    with pytest.raises(xm.EngineError, match="takes the summary"):
+    with pytest.raises(xm.EngineError, match="summary"):
         summary.likelihood_ratio(3)
     longer = xm.length() >= 0
     ruled = xm.XMEN(network, longer.named("any"), features=features[:, :, :1]).fit(demos)
-    with pytest.raises(
-        xm.EngineError, match=r"this one is under no rules, and the restricted one under length\(\) >= 0"
-    ):
+    with pytest.raises(xm.EngineError, match=r"no rules.*length\(\) >= 0"):
         summary.likelihood_ratio(ruled)
     same = xm.XMEN(network, [longer], features=features).fit(demos)
     assert same.summary().likelihood_ratio(ruled).degrees_of_freedom == 2
     halves = [one.fit(part).summary() for part in (demos[:100], demos[100:])]
-    with pytest.raises(xm.EngineError, match="100 each, but others"):
+    with pytest.raises(xm.EngineError, match="100 each"):
         full.fit(demos[100:]).summary().likelihood_ratio(halves[0])
-    with pytest.raises(xm.EngineError, match="had 200 and 100"):
+    with pytest.raises(xm.EngineError, match="200 and 100"):
         summary.likelihood_ratio(halves[1])
 
 
@@ -145,7 +137,7 @@ def test_ratios_by_name():
     summary = model.summary(names=["time", "toll", "turns"])
     assert summary.ratio("toll", "time") == summary.ratio(1, 0) == summary.ratio(-2, 0)
     for wrong in ("tolls", 3, None):
-        with pytest.raises(xm.EngineError, match=r"is no feature: they are 'time', 'toll', 'turns', numbered 0 to 2"):
+        with pytest.raises(xm.EngineError, match="'time', 'toll', 'turns', numbered 0 to 2"):
             summary.ratio(wrong, "time")
     with pytest.raises(xm.EngineError, match=r"'feature 0'.*names=\["):
         model.summary().ratio("toll", "time")

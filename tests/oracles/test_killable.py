@@ -67,7 +67,7 @@ def test_what_hangs_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
 
     oracle = faulty("hang", monkeypatch)
     clock(1)
-    with pytest.raises(OracleTimeoutError, match="time limit of 60 s"):
+    with pytest.raises(OracleTimeoutError, match="60 s"):
         oracle.solve()
     clock(4)  # the first model takes three looks
     solutions = oracle.solutions()
@@ -76,7 +76,7 @@ def test_what_hangs_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
         next(solutions)
 
 
-@pytest.mark.parametrize(("fault", "message"), [("die", "the process of cryptominisat died"), ("fail", "no luck")])
+@pytest.mark.parametrize(("fault", "message"), [("die", "cryptominisat died"), ("fail", "no luck")])
 def test_what_dies_or_fails_says_so(fault: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     oracle = faulty(fault, monkeypatch)
     with pytest.raises(OracleError, match=message):

@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import pickle
-from itertools import islice, product
+from collections.abc import Callable
+from itertools import islice
 
 import numpy as np
 import pytest
 
 from oracles.formulas import as_set, formula_of
+from sampling.exact_hash import copies
 from strategies import cases
 from xmen.errors import OracleError, OracleTimeoutError
-from xmen.oracles import Bits, Formula, ListedOracle, Parities, make_oracle
+from xmen.oracles import Bits, ListedOracle, Parities, make_oracle
 
 
 def random_rows(rng: np.random.Generator, n_models: int, width: int) -> Bits:
     return np.unique(rng.integers(0, 2, (n_models, width)).astype(bool), axis=0)
-
-
-def expanded(bits: Bits, buckets: np.ndarray, n_levels: int, b: int) -> Bits:
-    """Every copy of every row, by the definition."""
-    rows = []
-    for row, bucket in zip(bits, buckets, strict=True):
-        for extra in product((False, True), repeat=n_levels * b):
-            groups = np.array(extra, dtype=bool).reshape(n_levels, b)
-            if all(groups[level].any() for level in range(n_levels) if level <= bucket):
-                rows.append([*row.tolist(), *extra])
-    return np.array(rows, dtype=bool).reshape(len(rows), bits.shape[1] + n_levels * b)
 
 
 @pytest.mark.parametrize("n_models", [1, 63, 64, 65, 5000])
@@ -55,7 +46,7 @@ def test_copies_are_those_written_out() -> None:
         n_levels, b = [(0, 1), (1, 1), (4, 1), (7, 1), (2, 2), (3, 2), (2, 3), (1, 6)][seed % 8]
         buckets = rng.integers(-1, n_levels, len(bits))
         oracle = ListedOracle(bits).with_levels((buckets, n_levels, b))
-        truth = expanded(bits, buckets, n_levels, b)
+        truth = copies(bits, buckets + 1, n_levels, b)
         assert oracle.formula.n_hash == truth.shape[1]
         assert oracle.formula.n_variables == truth.shape[1]
         for m in (0, 1, 3, n_levels * b, n_levels * b + 2):
@@ -87,7 +78,7 @@ def test_a_search_for_copies_stops_at_its_time_limit() -> None:
     oracle = ListedOracle(bits, time_limit=0.3).with_levels((np.array([39]), 40, 2))
     rng = np.random.default_rng(0)
     parities = Parities.dense(20, 81, rng)
-    with pytest.raises(OracleTimeoutError, match=r"listed was stopped at its time limit of 0\.3 s"):
+    with pytest.raises(OracleTimeoutError, match=r"listed .*0\.3 s"):
         list(oracle.solutions(parities))
 
 
@@ -128,18 +119,18 @@ def test_copies_travel() -> None:
     assert as_set(again.solutions()) == as_set(oracle.solutions())
 
 
-def test_bad_lists_are_refused() -> None:
-    with pytest.raises(OracleError, match="matrix of bool, not 1-dimensional bool"):
-        ListedOracle(np.zeros(3, dtype=bool))
-    with pytest.raises(OracleError, match="matrix of bool, not 2-dimensional int64"):
-        ListedOracle(np.zeros((3, 2), dtype=np.int64))
-    with pytest.raises(OracleError, match="holds a model twice"):
-        ListedOracle(np.zeros((2, 3), dtype=bool))
-    with pytest.raises(OracleError, match="rows of 3 bits for a formula with 2 hash variables"):
-        ListedOracle(np.eye(3, dtype=bool), formula=Formula(2, np.zeros(0, np.int32), (1, 2)))
-    with pytest.raises(OracleError, match="3 models need as many whole buckets"):
-        ListedOracle(np.eye(3, dtype=bool)).with_levels((np.array([0, 1]), 2, 1))
-    with pytest.raises(OracleError, match="buckets from 0 to 2 for levels 0 to 1"):
-        ListedOracle(np.eye(3, dtype=bool)).with_levels((np.array([0, 1, 2]), 2, 1))
-    with pytest.raises(OracleError, match="0 bits"):
-        ListedOracle(np.eye(1, dtype=bool)).with_levels((np.array([0]), 2, 0))
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: ListedOracle(np.zeros(3, dtype=bool)), "1-dimensional bool"),
+        (lambda: ListedOracle(np.zeros((3, 2), dtype=np.int64)), "2-dimensional int64"),
+        (lambda: ListedOracle(np.zeros((2, 3), dtype=bool)), "twice"),
+        (lambda: ListedOracle(np.eye(3, dtype=bool), formula=formula_of([], 2)), "3 bits .* 2 hash variables"),
+        (lambda: ListedOracle(np.eye(3, dtype=bool)).with_levels((np.array([0, 1]), 2, 1)), "3 models"),
+        (lambda: ListedOracle(np.eye(3, dtype=bool)).with_levels((np.array([0, 1, 2]), 2, 1)), "from 0 to 2 .*0 to 1"),
+        (lambda: ListedOracle(np.eye(1, dtype=bool)).with_levels((np.array([0]), 2, 0)), "0 bits"),
+    ],
+)
+def test_bad_lists_are_refused(make: Callable[[], ListedOracle], words: str) -> None:
+    with pytest.raises(OracleError, match=words):
+        make()

@@ -23,7 +23,7 @@ def both(world, rule, reward, validity, discount=1.0):
     try:
         host = xm.plan(world, rule, reward, validity, discount, seed=0)
     except xm.InfeasibleError:
-        with pytest.raises(xm.InfeasibleError, match="no policy keeps the rules"):
+        with pytest.raises(xm.InfeasibleError, match="no policy"):
             xm.plan(world, rule, reward, validity, discount, device=DEVICE)
         return None
     return host, xm.plan(world, rule, reward, validity, discount, seed=0, device=DEVICE)
@@ -114,7 +114,6 @@ def test_sure_promises_of_a_causal_model_and_of_a_distribution():
 
 def test_mistakes_are_explained():
     grid, rule, _ = slippery()
-    with pytest.raises(xm.EngineError, match="unknown device 'gpu'"):
-        xm.plan(grid, rule, device="gpu")
-    with pytest.raises(xm.EngineError, match="unknown device 'gpu'"):
-        xm.CausalXMEN(grid, rule, device="gpu").fit([])
+    for ask in (lambda: xm.plan(grid, rule, device="gpu"), lambda: xm.CausalXMEN(grid, rule, device="gpu").fit([])):
+        with pytest.raises(xm.EngineError, match="'gpu'"):
+            ask()

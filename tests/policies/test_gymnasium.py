@@ -23,22 +23,23 @@ def frozen_lake(size: str, horizon: int) -> tuple[Any, xm.MDP, xm.Constraint]:
     return env, world, dry & (xm.longest_repeat() <= 4).named("no long runs")
 
 
+def avoiding(pairs: np.ndarray, name: str) -> xm.Constraint:
+    """None of these pairs of state and action."""
+    return xm.never(xm.when(lambda s, a: a is not None and bool(pairs[s, a]), name=name)).named(f"nothing {name}")
+
+
 def cliff() -> tuple[Any, xm.MDP, xm.Constraint]:
     """Never where the cliff may be stepped on, and the far corner first."""
     env = gymnasium.make("CliffWalking-v1", is_slippery=True, max_episode_steps=60)
     world = xm.MDP.from_gymnasium(env, horizon=60)
-    near = world.rewards <= -30
-    risky = xm.when(lambda s, a: a is not None and bool(near[s, a]), name="risky")
-    return env, world, xm.never(risky).named("no risk") & xm.visit(xm.at(0)).named("the corner")
+    return env, world, avoiding(world.rewards <= -30, "risky") & xm.visit(xm.at(0)).named("the corner")
 
 
 def rainy_taxi() -> tuple[Any, xm.MDP, xm.Constraint]:
     """No illegal pick-up or drop-off, in rain."""
     env = gymnasium.make("Taxi-v4", is_rainy=True, max_episode_steps=40)
     world = xm.MDP.from_gymnasium(env, horizon=40)
-    wrong = world.rewards == -10
-    illegal = xm.when(lambda s, a: a is not None and bool(wrong[s, a]), name="illegal")
-    return env, world, xm.never(illegal).named("nothing illegal")
+    return env, world, avoiding(world.rewards == -10, "illegal")
 
 
 REAL = {
@@ -105,7 +106,7 @@ def test_an_episode_that_outlives_the_horizon_ends() -> None:
         if not names["terminated"]:
             assert policy.done
             assert policy.time == policy.world.horizon
-            with pytest.raises(xm.EngineError, match=r"over after 60 actions.*horizon"):
+            with pytest.raises(xm.EngineError, match="over after 60 actions"):
                 policy.act(names["observation"])
     assert late > 0
 

@@ -36,13 +36,9 @@ def sure_episodes(n_worlds: int, n_episodes: int) -> int:
     raise AssertionError
 
 
-def test_sure_policies_never_fail() -> None:
-    assert sure_episodes(n_worlds=40, n_episodes=1000) == 0
-
-
-@pytest.mark.slow
-def test_sure_policies_never_fail_in_a_million_episodes() -> None:
-    assert sure_episodes(n_worlds=500, n_episodes=2000) == 0
+@pytest.mark.parametrize(("n_worlds", "n_episodes"), [(40, 1000), pytest.param(500, 2000, marks=pytest.mark.slow)])
+def test_sure_policies_never_fail(n_worlds: int, n_episodes: int) -> None:
+    assert sure_episodes(n_worlds, n_episodes) == 0
 
 
 def z_scores(n_worlds: int, n_episodes: int) -> list[float]:
@@ -62,23 +58,17 @@ def z_scores(n_worlds: int, n_episodes: int) -> list[float]:
     raise AssertionError
 
 
-def test_counted_validity_is_the_stated_one() -> None:
+@pytest.mark.parametrize(("n_worlds", "n_episodes"), [(40, 20_000), pytest.param(100, 100_000, marks=pytest.mark.slow)])
+def test_counted_validity_is_the_stated_one(n_worlds: int, n_episodes: int) -> None:
     """20,000 episodes in each of 40 worlds: a probability near one half that is off by 0.014 would be caught."""
-    scores = z_scores(40, 20_000)
+    scores = z_scores(n_worlds, n_episodes)
     assert max(map(abs, scores)) < 4.0
     assert 0.6 < np.std(scores) < 1.5
 
 
-@pytest.mark.slow
-def test_counted_validity_over_a_hundred_thousand_episodes() -> None:
-    scores = z_scores(100, 100_000)
-    assert max(map(abs, scores)) < 4.0
-
-
 def test_failed_and_unfinished_episodes_are_among_the_rollouts() -> None:
-    world = xm.MDP(
-        4, 1, [(0, 0, 1, 0.5), (0, 0, 2, 0.25), (0, 0, 0, 0.25), (2, 0, 3, 1.0)], start=0, terminal=[1, 3], horizon=2
-    )
+    rows = [(0, 0, 1, 0.5), (0, 0, 2, 0.25), (0, 0, 0, 0.25), (2, 0, 3, 1.0)]
+    world = xm.MDP(4, 1, rows, start=0, terminal=[1, 3], horizon=2)
     policy = xm.plan(world, xm.never(xm.at(3)).named("not there"), None, "best", seed=0)
     assert policy.validity == pytest.approx(0.5 + 0.25 * 0.5)
     episodes = policy.rollout(4000)

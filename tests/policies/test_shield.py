@@ -114,7 +114,7 @@ def test_a_shielded_environment_passes_gymnasiums_check_and_has_the_mask_that_ma
     lake = xm.MDP.from_gymnasium(env, horizon=30)
     shielded = xm.shield(lake, xm.never(xm.at(5)), validity).wrap(env, seed=0)
     for early in (shielded.action_masks, lambda: shielded.step(0)):
-        with pytest.raises(gymnasium.error.ResetNeeded, match="call reset"):
+        with pytest.raises(gymnasium.error.ResetNeeded, match="reset"):
             early()
     check_env(shielded, skip_render_check=True)
     _, info = shielded.reset(seed=1)
@@ -129,10 +129,10 @@ def test_misuse_is_explained() -> None:
     grid = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), moves=("up", "right"))
     rule = xm.visit(grid.at((0, 2))).named("the corner")
     guard = xm.shield(grid, rule)
-    with pytest.raises(EngineError, match="call reset"):
+    with pytest.raises(EngineError, match="reset"):
         guard.mask(0)
     guard.reset(0)
-    with pytest.raises(EngineError, match=r"action 1 is not allowed in cell \(0, 0\).*allowed: move 'up'"):
+    with pytest.raises(EngineError, match=r"action 1 .*cell \(0, 0\).*move 'up'"):
         guard.step(1, 1)
     with pytest.raises(TrajectoryError, match="shows 1"):
         guard.step(0, 1)
@@ -141,7 +141,7 @@ def test_misuse_is_explained() -> None:
     assert guard.mask(3).tolist() == [True, False]
     with pytest.raises(EngineError, match="'sure' or 'best'"):
         xm.shield(grid, rule, 0.9)
-    with pytest.raises(InfeasibleError, match="never starts there"):
+    with pytest.raises(InfeasibleError, match="starts there"):
         guard.reset(5)
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import itertools
 import pickle
+from pathlib import Path
+from runpy import run_path
 
 import numpy as np
 import pytest
 
 import xmen as xm
+from strategies import cases
 from xmen.experiments.grid import MEMORY
 from xmen.worlds.tables import RecordedDemos
 
@@ -30,6 +33,20 @@ def found(symbols, demos):
     return xm.RuleInference(MEMORY.world, symbols).fit(demos)
 
 
+@pytest.fixture(scope="module")
+def without_reward(symbols, demos):
+    return xm.RuleInference(MEMORY.world, symbols, features=NO_REWARD).fit(demos)
+
+
+@pytest.fixture(scope="module")
+def contended():
+    """All demonstrations keep a stronger rule, of which only a part is significant: grid, events, rule, 60 of them."""
+    grid = xm.GridWorld(6, 6, start=(0, 0), goal=(5, 5), moves=("up", "right"))
+    events = {"a": grid.at((3, 3), (2, 3)), "b": grid.at((0, 3))}
+    strong = xm.first(events["a"], among=events["b"])
+    return grid, events, strong, xm.distribution(grid, strong, None).sample(60, seed=1)
+
+
 def log_z(world, rule):
     return xm.distribution(world, rule, None, engine="exact").log_partition()
 
@@ -49,8 +66,8 @@ def test_memory_map_with_a_reward_per_state(found, symbols, demos):
     assert [part.name for part in found.constraint_.children] == found.texts_
 
 
-def test_without_a_reward_all_four_rules_are_found(symbols, demos):
-    model = xm.RuleInference(MEMORY.world, symbols, features=NO_REWARD).fit(demos)
+def test_without_a_reward_all_four_rules_are_found(without_reward):
+    model = without_reward
     assert model.texts_[0] == "never(cross)"
     hidden = log_z(MEMORY.world, MEMORY.rules)
     assert log_z(MEMORY.world, model.constraint_) == pytest.approx(hidden, abs=1e-9)
@@ -76,11 +93,6 @@ def test_known_rules_are_given(symbols, demos):
     assert both.constraint_.accepts(demos[0])
 
 
-def test_a_known_rule_that_a_demonstration_breaks(symbols, demos):
-    with pytest.raises(xm.InvalidDemonstrationError, match="no circles"):
-        xm.RuleInference(MEMORY.world, symbols, known=xm.never(symbols["circle"]).named("no circles")).fit(demos)
-
-
 def test_nothing_to_find():
     """All trajectories as demonstrations: whatever they all keep, every trajectory keeps."""
     grid = xm.GridWorld(4, 4, start=(0, 0), goal=(3, 3), moves=("up", "right"))
@@ -98,28 +110,17 @@ def test_nothing_to_find():
     assert model.score(listed) == pytest.approx(-np.log(20), abs=1e-6)
 
 
-def test_a_stronger_rule_needs_its_own_evidence():
+def test_a_stronger_rule_needs_its_own_evidence(contended):
     """All demonstrations keep first(a, among=b), of which only visit(a) is significant: that is the answer."""
-    grid = xm.GridWorld(6, 6, start=(0, 0), goal=(5, 5), moves=("up", "right"))
-    events = {"a": grid.at((3, 3), (2, 3)), "b": grid.at((0, 3))}
-    zero = np.zeros((36, 2, 1))
-    rule, strong = xm.visit(events["a"]), xm.first(events["a"], among=events["b"])
-    demos = xm.distribution(grid, strong, None).sample(60, seed=1)
-    increment = log_z(grid, rule) - log_z(grid, strong)
-    model = xm.RuleInference(grid, events, features=zero, templates=["visit", "before", "first among"]).fit(demos)
+    grid, events, strong, demos = contended
+    increment = log_z(grid, xm.visit(events["a"])) - log_z(grid, strong)
+    settings = {"features": np.zeros((36, 2, 1)), "templates": ["visit", "before", "first among"]}
+    model = xm.RuleInference(grid, events, **settings).fit(demos)
     assert 0.02 < increment < np.log(100) / len(demos)  # worth something, and not decisive
     assert model.texts_ == ["visit(a)"]
     more = xm.distribution(grid, strong, None).sample(int(20 / increment), seed=2)
     model.set_params(min_gain=0.0).fit(more)
     assert log_z(grid, model.constraint_) == pytest.approx(log_z(grid, strong), abs=1e-9)
-
-
-def test_what_a_reward_explains_is_no_rule(symbols, demos):
-    names = ["never", "visit"]
-    without = xm.RuleInference(MEMORY.world, symbols, features=NO_REWARD, templates=names).fit(demos)
-    assert "never(cross)" in without.texts_
-    with_states = xm.RuleInference(MEMORY.world, symbols, templates=names).fit(demos)
-    assert "never(cross)" not in with_states.texts_
 
 
 def test_tolerance_and_weights(symbols, demos):
@@ -137,9 +138,8 @@ def test_tolerance_and_weights(symbols, demos):
     assert rule == xm.usually(xm.count(symbols["circle"]) == 1)
     assert lenient.model_.distribution().probability(rule.rule) == pytest.approx(q, abs=1e-6)
     assert lenient.score(broken) > -np.inf
-    assert lenient.model_.rule_weights_ == {
-        lenient.texts_[0]: pytest.approx(np.log(q / (1 - q) / p * (1 - p)), abs=1e-5)
-    }
+    weight = np.log(q / (1 - q) / p * (1 - p))
+    assert lenient.model_.rule_weights_ == {lenient.texts_[0]: pytest.approx(weight, abs=1e-5)}
     known = xm.RuleInference(MEMORY.world, some, features=NO_REWARD, tolerance=0.05, known=rule).fit(demos + broken)
     assert known.rules_ == []
     assert lenient.stability(2)[0] > 0.0
@@ -159,14 +159,6 @@ def test_templates_of_ones_own(symbols, demos):
     assert model.n_candidates_ == 4 * 3 + 4
     assert len(model.rules_) == 2
     assert all("count" in str(rule) for rule in model.rules_)
-    with pytest.raises(xm.ConstraintError, match="no template 'nevr'"):
-        xm.RuleInference(MEMORY.world, symbols, templates=["nevr"]).fit(demos)
-
-    def gives_text(e):
-        return str(e)
-
-    with pytest.raises(xm.ConstraintError, match="'gives_text'"):
-        xm.RuleInference(MEMORY.world, symbols, templates=[gives_text]).fit(demos)
 
 
 def test_a_rule_that_does_not_fit_is_estimated():
@@ -195,9 +187,19 @@ def test_scikit_learn_contract(found, symbols, demos):
     assert again.score(demos) == pytest.approx(copy.score(demos))
 
 
+CIRCLE = MEMORY.world.at(*MEMORY.symbols["circle"])
+
+
+def gives_text(e):
+    return str(e)
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
+        ({"known": xm.never(CIRCLE).named("no circles")}, "no circles"),
+        ({"events": {"circle": CIRCLE}, "templates": ["nevr"]}, "'nevr'"),
+        ({"events": {"circle": CIRCLE}, "templates": [gives_text]}, "'gives_text'"),
         ({"events": ["a"]}, "maps names"),
         ({"events": {"a": 3}}, r"events\['a'\]"),
         ({"events": {"a": xm.at(99)}}, "state 99"),
@@ -214,8 +216,8 @@ def test_misuse(settings, words, demos):
         xm.RuleInference(**{"world": MEMORY.world, **settings}).fit(demos)
 
 
-def test_table_and_verdicts(symbols, demos):
-    model = xm.RuleInference(MEMORY.world, symbols, features=NO_REWARD).fit(demos)
+def test_table_and_verdicts(without_reward, symbols, demos):
+    model = without_reward
     rows = {one.rule: one for one in model.verdicts()}
     assert len(rows) == model.n_candidates_
     assert [one.rule for one in model.verdicts()][:4] == model.texts_
@@ -240,13 +242,10 @@ def test_table_and_verdicts(symbols, demos):
         xm.RuleInference(MEMORY.world, symbols).table()
 
 
-def test_what_more_demonstrations_could_decide():
+def test_what_more_demonstrations_could_decide(contended):
     """A stronger rule with too little evidence: that many more demonstrations decide for it."""
-    grid = xm.GridWorld(6, 6, start=(0, 0), goal=(5, 5), moves=("up", "right"))
-    events = {"a": grid.at((3, 3), (2, 3)), "b": grid.at((0, 3))}
-    strong = xm.first(events["a"], among=events["b"])
-    model = xm.RuleInference(grid, events, features=np.zeros((36, 2, 1)), templates=["visit", "first among"])
-    model.fit(xm.distribution(grid, strong, None).sample(60, seed=1))
+    grid, events, strong, demos = contended
+    model = xm.RuleInference(grid, events, features=np.zeros((36, 2, 1)), templates=["visit", "first among"]).fit(demos)
     (decision,) = model.undecided()
     assert decision.rule == "visit(a) & before(a, b)"
     assert decision.example is not None
@@ -274,3 +273,24 @@ def test_picture(found, demos):
     assert [label.get_text() for label in ax.get_yticklabels()] == found.texts_
     assert [bar.get_width() for bar in ax.patches] == pytest.approx(found.gains_.tolist())
     ax.figure.clear()
+
+
+@pytest.fixture(scope="module")
+def judge():
+    """A task of `benchmarks/rules_study.py`, of which the next two tests take a few."""
+    return run_path(str(Path(__file__).parents[2] / "benchmarks" / "rules_tasks.py"))["judge"]
+
+
+@pytest.mark.slow
+def test_hidden_rules_are_found(judge):
+    """With the 95 % that the full study asks for, 3 or more of 10 go wrong in 1 % of all such tests."""
+    outcomes = [judge(seed, 1 + seed % 3) for seed in range(cases(10))]
+    wrong = [one for one in outcomes if not one.right]
+    assert len(wrong) <= 0.2 * len(outcomes), wrong
+    assert sum(bool(one.found) for one in outcomes) > len(outcomes) / 2  # most hidden rules are worth finding
+
+
+@pytest.mark.slow
+def test_no_rules_are_found_where_there_are_none(judge):
+    outcomes = [judge(seed, 0) for seed in range(cases(6))]
+    assert sum(bool(one.found) for one in outcomes) <= 0.1 * len(outcomes)

@@ -61,7 +61,7 @@ def test_what_was_found_comes_back(found, demos, tmp_path):
 def test_a_loaded_one_needs_demonstrations_for_stability_and_can_be_fitted_again(found, demos, tmp_path):
     found.save(tmp_path / "rules")
     loaded = xm.load(tmp_path / "rules")
-    with pytest.raises(xm.NotFittedError, match=r"loaded without them: call fit\(demos\) first"):
+    with pytest.raises(xm.NotFittedError, match=r"fit\(demos\)"):
         loaded.stability(2)
     shares = loaded.fit(demos).stability(2)
     loaded.save(tmp_path / "rules")
@@ -98,7 +98,7 @@ def test_templates_of_ones_own_leave_their_names(demos, tmp_path):
     loaded = xm.load(tmp_path / "m")
     assert loaded.texts_ == model.texts_
     assert loaded.verdicts() == model.verdicts()
-    with pytest.raises(xm.ConstraintError, match="'there_and_back, a function that was not saved'"):
+    with pytest.raises(xm.ConstraintError, match="there_and_back"):
         loaded.fit(demos)
     loaded.save(tmp_path / "m")
 
@@ -108,7 +108,7 @@ def test_what_cannot_be_saved(demos, tmp_path):
         xm.RuleInference(GRID, EVENTS).save(tmp_path / "m")
     odd = {"odd": xm.when(lambda state, action: state % 2 == 1, name="odd")}
     model = xm.RuleInference(GRID, odd, templates=["never"], l2=0.01).fit(demos)
-    with pytest.raises(xm.StorageError, match=r"events\.odd cannot be saved, because it has no text form"):
+    with pytest.raises(xm.StorageError, match=r"events\.odd .*text form"):
         model.save(tmp_path / "m")
     assert not (tmp_path / "m").exists()
 
@@ -116,10 +116,12 @@ def test_what_cannot_be_saved(demos, tmp_path):
 def test_neither_class_takes_the_place_of_the_other(found, tmp_path):
     found.save(tmp_path / "rules")
     found.model_.save(tmp_path / "model")
-    with pytest.raises(xm.StorageError, match="holds a RuleInference, and this is a XMEN: it is not overwritten"):
-        found.model_.save(tmp_path / "rules")
-    with pytest.raises(xm.StorageError, match="holds a XMEN, and this is a RuleInference"):
-        found.save(tmp_path / "model")
+    for saved, folder, words in (
+        (found.model_, "rules", "RuleInference.* XMEN"),
+        (found, "model", "XMEN.* RuleInference"),
+    ):
+        with pytest.raises(xm.StorageError, match=f"holds a {words}"):
+            saved.save(tmp_path / folder)
 
 
 def test_newer_versions_and_wrong_values_are_refused(found, tmp_path):
@@ -139,10 +141,10 @@ def test_newer_versions_and_wrong_values_are_refused(found, tmp_path):
     refused(lambda d: d["settings"].pop("found"), "damaged")
     refused(lambda d: d["settings"]["found"]["items"].update(rules=[]), "damaged")
     refused(lambda d: d["settings"]["found"]["items"]["model"]["items"].update({"class": "MaxEntIRL"}), "damaged")
-    refused(lambda d: report(d, "verdicts")[0].update(gain="much"), "gain of a Verdict is 'much'")
+    refused(lambda d: report(d, "verdicts")[0].update(gain="much"), "gain .*'much'")
     refused(lambda d: report(d, "verdicts")[0].pop("status"), "damaged")
     refused(lambda d: report(d, "level").update(m=3), "not the verdicts of one search")
-    refused(lambda d: report(d, "verdicts")[0].update(odds=1), "Verdict.* unexpected keyword argument 'odds'")
+    refused(lambda d: report(d, "verdicts")[0].update(odds=1), "Verdict.* 'odds'")
 
 
 @pytest.mark.parametrize("command", ["sample", "plot", "plan"])
@@ -150,5 +152,4 @@ def test_commands_say_what_such_a_folder_is(found, tmp_path, command):
     found.save(tmp_path / "rules")
     refused = run(f"{command} {tmp_path / 'rules'}")
     assert refused.exit_code == 2
-    assert "holds rules that RuleInference found: count(lamp) == 1" in refused.stderr
-    assert "xmen rules" in refused.stderr
+    assert all(words in refused.stderr for words in ("RuleInference", "count(lamp) == 1", "xmen rules"))

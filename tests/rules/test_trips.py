@@ -20,12 +20,17 @@ def network(horizon):
     return xm.Network(25, 4, rows, horizon=horizon)
 
 
+def driven(world, rule, reward, n, pairs=PAIRS):
+    """A task for each pair of places, and n trips of each."""
+    tasks = [world.task(GRID.state(a), GRID.state(b)) for a, b in pairs]
+    return tasks, [tau for i, task in enumerate(tasks) for tau in xm.distribution(task, rule, reward).sample(n, seed=i)]
+
+
 @pytest.mark.parametrize("horizon", [None, 14])
 def test_a_rule_of_trips_is_found_with_its_exact_gain(horizon):
     world = network(horizon)
     rule, reward = xm.count(TOLL) == 1, -1.6 * STEPS[:, :, 0]
-    tasks = [world.task(GRID.state(a), GRID.state(b)) for a, b in PAIRS]
-    demos = [tau for i, task in enumerate(tasks) for tau in xm.distribution(task, rule, reward).sample(30, seed=i)]
+    tasks, demos = driven(world, rule, reward, 30)
     names = ["never", "visit", "count at most", "count equal", "longest repeat"]
     model = xm.RuleInference(world, {"toll": TOLL}, features=STEPS, templates=names).fit(demos)
     assert model.texts_ == ["count(toll) == 1"]
@@ -44,9 +49,7 @@ def test_a_rule_of_trips_is_found_with_its_exact_gain(horizon):
 
 def test_no_link_twice_is_estimated_where_it_does_not_fit():
     world = network(None)
-    reward = -1.3 * STEPS[:, :, 0]
-    tasks = [world.task(GRID.state(a), GRID.state(b)) for a, b in PAIRS]
-    drawn = [tau for i, task in enumerate(tasks) for tau in xm.distribution(task, None, reward).sample(120, seed=i)]
+    _, drawn = driven(world, None, -1.3 * STEPS[:, :, 0], 120)
     demos = [tau for tau in drawn if len(set(tau.states)) == len(tau.states)]
     model = xm.RuleInference(world, {}, features=STEPS, max_nodes=2_000, templates=["no revisit", "longest repeat"])
     model.fit(demos)
@@ -61,9 +64,7 @@ def test_a_rule_that_some_trips_break_is_one_that_is_usually_kept(horizon):
     gate = GRID.at((2, 2), (3, 1))
     world, rule, reward = network(horizon), xm.never(gate), -1.6 * STEPS[:, :, 0]
     pairs = [*PAIRS, ((0, 0), (3, 1))]
-    tasks = [world.task(GRID.state(a), GRID.state(b)) for a, b in pairs]
-    soft = xm.usually(rule, weight=3.0)
-    demos = [tau for i, task in enumerate(tasks) for tau in xm.distribution(task, soft, reward).sample(20, seed=i)]
+    tasks, demos = driven(world, xm.usually(rule, weight=3.0), reward, 20, pairs)
     asked = {"features": STEPS, "templates": ["never", "visit"], "tolerance": 0.5}
     found = xm.RuleInference(world, {"toll": gate}, **asked).fit(demos)
     assert (found.texts_, found.rules_) == (["usually(never(toll))"], [xm.usually(rule)])

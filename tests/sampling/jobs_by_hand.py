@@ -48,33 +48,25 @@ class Thread:
 
 
 @dataclass(frozen=True)
-class DieOnce:
-    """The job that draws the deadly number kills its process, but only the first time; all log that they ran."""
+class Die:
+    """The job that draws the deadly number kills its process: every time, or once where a marker says so; all log."""
 
-    marker: Path
+    folder: Path
     deadly: float
+    once: bool = False
 
     def __call__(self, rng: np.random.Generator, attempt: int) -> float:
         value = float(rng.random())
-        if value == self.deadly and not self.marker.exists():
+        if value == self.deadly and not (self.once and self.marker.exists()):
             self.marker.touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        with self.marker.with_name(f"ran-{value}").open("a") as log:
+        with (self.folder / f"ran-{value}").open("a") as log:
             log.write("x")
         return value
 
-
-@dataclass(frozen=True)
-class AlwaysDie:
-    """The job that draws the deadly number kills its process every time."""
-
-    deadly: float
-
-    def __call__(self, rng: np.random.Generator, attempt: int) -> float:
-        value = float(rng.random())
-        if value == self.deadly:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return value
+    @property
+    def marker(self) -> Path:
+        return self.folder / "died"
 
 
 @dataclass(frozen=True)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from sampling.exact_hash import (
-    BatchedRows,
-    Draws,
-    all_bits,
-)
+from sampling.exact_hash import BatchedRows, Draws, all_bits, output, table_space, worst_factor
 from xmen.oracles.formula import Bits
-from xmen.sampling import Info, PartitionBound, Space
+from xmen.sampling import CellPlan, Info, PartitionBound, PawsPlan, Space
 from xmen.sampling import cells as cell_sampler
+from xmen.sampling.paws import largest_mean
 
 CUBE = all_bits(5)
 FIRST = 5  # rows in the first read of a cell
@@ -42,6 +41,18 @@ def known(space: Space) -> PartitionBound:
     return PartitionBound(log_z, log_z, log_z, space.log_max, 0.001, 1, 1.0, Info())
 
 
+def plan_of(space: Space, m: int, delta: float = 1.25) -> CellPlan:
+    """Cells of m parities, Z being known."""
+    size = math.exp(known(space).log_upper - space.log_max)
+    return CellPlan.solve(delta, known(space), cell_size=size / 2**m)
+
+
+def weighted(name: str, weights: str) -> tuple[Space, dict[tuple[bool, ...], float]]:
+    """The support with these weights, and the true probabilities."""
+    bits = SUPPORTS[name]
+    return table_space(bits, np.asarray(WEIGHTS[weights](len(bits))))
+
+
 def uniform(bits: Bits) -> dict[tuple[bool, ...], float]:
     return {tuple(row): 1.0 / len(bits) for row in bits.tolist()}
 
@@ -60,6 +71,36 @@ def paws_draws(bits: Bits, pivot: int) -> Draws:
 
 def cell_draws(space: Space, cap: float) -> Draws:
     return lambda parities: cell_sampler.possible_draws(space, parities, cap, FIRST)[:2]
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """Cells of m parities with a weight of at most `cap`: what they should draw, and within which factor."""
+
+    space: Space
+    m: int
+    cap: float
+    delta: float
+    true: dict[tuple[bool, ...], float]
+
+    @classmethod
+    def of_cells(cls, name: str, weights: str, m: int) -> Sampler:
+        space, true = weighted(name, weights)
+        plan = plan_of(space, m)
+        return cls(space, m, plan.cap, plan.delta, true)
+
+    @classmethod
+    def of_paws(cls, name: str, k: int, pivot: int = 8, extra: int = 3) -> Sampler:
+        """The published PAWS at level k, on equal weights."""
+        bits = SUPPORTS[name]
+        plan = PawsPlan(1, pivot, extra, 0.0, 0.01, 5, faithful=True)
+        assert len(bits) / 2**k <= largest_mean(pivot, faithful=True)  # a good level
+        return cls(Space(BatchedRows(bits)), k + extra, pivot - 1.0, plan.delta, uniform(bits))
+
+    def worst(self, draws: Draws | None = None, **hashes: Any) -> float:
+        """The factor that the cells keep, or other draws in their place, or other hashes."""
+        draws = draws or cell_draws(self.space, self.cap)
+        return worst_factor(output(draws, self.m, self.space.n_hash, **hashes), self.true)
 
 
 def chi_square_of(rows: Bits, expected: dict[tuple[bool, ...], float]) -> tuple[float, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -32,6 +33,13 @@ LOG_WEIGHTS = WEIGHT(BITS)
 SPACE = Space(BatchedRows(BITS), WEIGHT, float(LOG_WEIGHTS.max()))
 LOG_Z = float(np.logaddexp.reduce(LOG_WEIGHTS))
 MEANS = np.exp(LOG_WEIGHTS - LOG_Z) @ BITS[:, :6]
+
+
+TINY = Space(BatchedRows(BITS[:2]), WEIGHT, SPACE.log_max)
+
+
+def bound_of(log_z: float, points: float = 1.0) -> PartitionBound:
+    return PartitionBound(log_z, log_z, log_z, 0.0, 0.001, 10, points, Info())
 
 
 def first_bits(rows: Bits) -> np.ndarray:
@@ -125,11 +133,6 @@ def test_empty_cells_count() -> None:
     assert abs(learned.log_partition - LOG_Z) < 3 * learned.log_partition_std < 0.3
 
 
-def test_all_cells_empty_is_an_error_with_advice() -> None:
-    with pytest.raises(EngineError, match=r"all 5 cells of m = 23 parities are empty.*Use fewer parities"):
-        estimate(SPACE, 23, 5, np.random.default_rng(0))
-
-
 def test_one_cell_that_is_not_empty_has_no_error_bar() -> None:
     sums = [CellSum(-math.inf, np.zeros(2), Info())] * 4 + [CellSum(1.0, np.ones(2), Info())]
     learned = combine(sums, 3)
@@ -174,21 +177,31 @@ def test_reading_stops_at_the_limit() -> None:
         assert len(read_cell(oracle, everything)) == len(BITS)
 
 
-def test_a_weight_above_its_bound_is_refused() -> None:
-    space = Space(SPACE.oracle, WEIGHT, SPACE.log_max - 0.1)
-    with pytest.raises(EngineError, match="above the upper bound"):
-        estimate(space, 0, 2, np.random.default_rng(0))
-
-
-def test_a_function_of_the_wrong_shape_is_refused() -> None:
-    with pytest.raises(EngineError, match=r"has to map rows .* to an array \(k, d\)"):
-        sum_cell(SPACE, Parities.dense(3, 24, np.random.default_rng(0)), lambda rows: np.zeros(len(rows)))
-
-
-@pytest.mark.parametrize(("m", "n_cells"), [(-1, 5), (3, 1)])
-def test_impossible_estimates_are_refused(m: int, n_cells: int) -> None:
-    with pytest.raises(EngineError, match="at least 2 cells"):
-        estimate(SPACE, m, n_cells, np.random.default_rng(0))
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [
+        (lambda rng: estimate(SPACE, 23, 5, rng), "5 cells of m = 23 .*fewer"),  # all empty
+        (lambda rng: estimate(Space(SPACE.oracle, WEIGHT, SPACE.log_max - 0.1), 0, 2, rng), "upper bound"),
+        (lambda rng: sum_cell(SPACE, Parities.dense(3, 24, rng), lambda rows: np.zeros(len(rows))), r"\(k, d\)"),
+        (lambda rng: estimate(SPACE, -1, 5, rng), "at least 2 cells"),
+        (lambda rng: estimate(SPACE, 3, 1, rng), "at least 2 cells"),
+        *(
+            (lambda rng, d=delta: CellPlan.solve(d, bound_of(10.0)), "promised")
+            for delta in (1, 0.5, -1, math.nan, math.inf)
+        ),
+        *(
+            (lambda rng, f=failure: bound_partition(SPACE, 3, f, rng), "between 0 and 1")
+            for failure in (0, 1, -0.1, math.nan)
+        ),
+        (
+            lambda rng: sample_cells(TINY, CellPlan.solve(1.2, bound_of(30.0), cell_size=8.0), 1, rng),
+            "plan does not fit",
+        ),
+    ],
+)
+def test_what_cannot_be_answered_is_refused(ask: Callable[[np.random.Generator], object], words: str) -> None:
+    with pytest.raises(EngineError, match=words):
+        ask(np.random.default_rng(0))
 
 
 # Choosing m, and bounds on Z.
@@ -213,7 +226,7 @@ def test_weights_too_unequal_for_plain_cells_are_told(monkeypatch: pytest.Monkey
     heavy[0, 0] = True
     space = Space(BatchedRows(np.vstack([bits, heavy])), weight, 30.0)
     monkeypatch.setattr("xmen.sampling.cells.MAX_POINTS", 300)
-    with pytest.raises(EngineError, match="too unequal for plain cells"):
+    with pytest.raises(EngineError, match="too unequal"):
         choose_parities(space, 4.0, np.random.default_rng(0))
 
 
@@ -256,7 +269,7 @@ def test_all_empty_cells_still_bound_z_from_above() -> None:
     bound = bound_partition(SPACE, 23, 0.01, np.random.default_rng(0))
     assert bound.log_estimate == bound.log_lower == -math.inf
     assert bound.log_upper > LOG_Z
-    with pytest.raises(EngineError, match="bound Z with fewer parities"):
+    with pytest.raises(EngineError, match="fewer parities"):
         CellPlan.solve(1.2, bound)
 
 
@@ -269,22 +282,6 @@ def test_without_parities_z_is_known() -> None:
 
 
 # The sampler's plan.
-
-
-def bound_of(log_z: float, points: float = 1.0) -> PartitionBound:
-    return PartitionBound(log_z, log_z, log_z, 0.0, 0.001, 10, points, Info())
-
-
-@pytest.mark.parametrize("delta", [1.0, 0.5, -1.0, math.nan, math.inf])
-def test_a_delta_that_cannot_be_promised_is_refused(delta: float) -> None:
-    with pytest.raises(EngineError, match="cannot be promised"):
-        CellPlan.solve(delta, bound_of(10.0))
-
-
-@pytest.mark.parametrize("failure", [0.0, 1.0, -0.1, math.nan])
-def test_an_impossible_failure_probability_is_refused(failure: float) -> None:
-    with pytest.raises(EngineError, match="strictly between 0 and 1"):
-        bound_partition(SPACE, 3, failure, np.random.default_rng(0))
 
 
 def test_the_numbers_of_the_design() -> None:
@@ -318,20 +315,3 @@ def test_a_small_space_is_drawn_from_its_list() -> None:
     assert info.n_points == 40
     mean = sum(chance * np.array(row) for row, chance in true.items())
     np.testing.assert_allclose(rows.mean(axis=0), mean, atol=4 * 0.5 / math.sqrt(5000))
-
-
-def test_samples_have_the_true_expectations() -> None:
-    m, _ = choose_parities(SPACE, 16.0, np.random.default_rng(0))
-    bound = bound_partition(SPACE, m, 0.001, np.random.default_rng(1), cell_size=16.0)
-    plan = CellPlan.solve(1.05, bound, cell_size=16.0)
-    rows, info = sample_cells(SPACE, plan, 3000, np.random.default_rng(2))
-    np.testing.assert_allclose(rows[:, :6].mean(axis=0), MEANS, atol=4 * 0.5 / math.sqrt(3000))
-    assert info.n_cells - info.n_failures == 3000
-    assert info.n_queries >= info.n_cells
-
-
-def test_a_plan_for_another_space_ends_in_an_error() -> None:
-    tiny = Space(BatchedRows(BITS[:2]), WEIGHT, SPACE.log_max)
-    plan = CellPlan.solve(1.2, bound_of(30.0), cell_size=8.0)
-    with pytest.raises(EngineError, match="the plan does not fit this space"):
-        sample_cells(tiny, plan, 1, np.random.default_rng(0))

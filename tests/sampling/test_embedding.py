@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 import pytest
 
+from oracles.formulas import all_models, as_set, formula_of, hash_rows
 from sampling.exact_hash import BatchedRows, LinearWeight, all_bits, copies
 from xmen.errors import EngineError
 from xmen.oracles.formula import Formula
@@ -59,19 +59,16 @@ def test_log_copies_counts_them(b: int, n_levels: int) -> None:
 
 def models(formula: Formula) -> set[tuple[bool, ...]]:
     """All models as rows of hash bits, by trying every assignment."""
-    found = []
-    for bits in product((False, True), repeat=formula.n_variables):
-        if all(any(bits[abs(x) - 1] == (x > 0) for x in clause) for clause in formula.clause_list()):
-            found.append(tuple(bits[v - 1] for v in formula.hash_variables))
-    assert len(found) == len(set(found))
-    return set(found)
+    found = hash_rows(formula, all_models(formula))
+    assert len(found) == len(as_set(found))
+    return as_set(found)
 
 
 @pytest.mark.parametrize(("b", "n_levels"), [(1, 2), (2, 2), (1, 0)])
 def test_embedded_clauses_have_the_copies_as_models(b: int, n_levels: int) -> None:
     """Variables 1 2 3 are hashed, 4 = 1 and 2 is 'below the first threshold', -3 and 4 'below the second' by 5."""
     clauses = [[1, 2, 3], [-4, 1], [-4, 2], [4, -1, -2], [-5, 4], [-5, -3], [5, -4, 3]]
-    formula = Formula(5, np.array([x for c in clauses for x in (*c, 0)], dtype=np.int32), (3, 1, 2))
+    formula = formula_of(clauses, 5, (3, 1, 2))
     rows = sorted(models(formula))
     depth = np.array([int(x1 and x2) + int(x1 and x2 and not x3) for x3, x1, x2 in rows])
     embedded = embed(formula, [4, 5][:n_levels], b)
@@ -95,14 +92,6 @@ def tilted(theta: float) -> tuple[Space, Embedding, np.ndarray]:
     return space, Embedding(space, oracle, levels), true
 
 
-def test_residual_weights_are_those_of_the_space() -> None:
-    space, embedding, true = tilted(2.0)
-    residual = embedding.residual()
-    exact = estimate(residual, 0, 2, np.random.default_rng(0), lambda rows: embedding.project(rows).astype(np.float64))
-    assert exact.log_partition == pytest.approx(estimate(space, 0, 2, np.random.default_rng(0)).log_partition)
-    np.testing.assert_allclose(exact.expectation, true)
-
-
 @dataclass(frozen=True)
 class RoundedDepth:
     """The depth of weights rounded to multiples of 0.5, as an encoding with integers has it."""
@@ -114,15 +103,17 @@ class RoundedDepth:
         return self.levels.depth(np.round(2 * self.weight(rows)) / 2)
 
 
-def test_rounded_thresholds_cost_residual_weights_nothing_but_their_bound() -> None:
+def test_residual_weights_are_those_of_the_space_and_rounded_thresholds_cost_nothing_but_their_bound() -> None:
     space, embedding, true = tilted(2.0)
     bits, levels = space.oracle.bits, embedding.levels  # type: ignore[attr-defined]
     depth = RoundedDepth(levels, space.log_weight)  # type: ignore[arg-type]
     oracle = BatchedRows(copies(bits, depth(bits), 8, 1))
-    residual = Embedding(space, oracle, levels, depth, rounding=0.25).residual()
-    exact = estimate(residual, 0, 2, np.random.default_rng(0), lambda rows: rows[:, :16].astype(np.float64))
-    np.testing.assert_allclose(exact.expectation, true)
-    with pytest.raises(EngineError, match="above the upper bound"):
+    for one in (embedding, Embedding(space, oracle, levels, depth, rounding=0.25)):
+        residual, rng = one.residual(), np.random.default_rng(0)
+        exact = estimate(residual, 0, 2, rng, lambda rows, one=one: one.project(rows).astype(np.float64))
+        assert exact.log_partition == pytest.approx(estimate(space, 0, 2, rng).log_partition)
+        np.testing.assert_allclose(exact.expectation, true)
+    with pytest.raises(EngineError, match="upper bound"):
         estimate(Embedding(space, oracle, levels, depth).residual(), 0, 2, np.random.default_rng(0))
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from sampling.exact_hash import BatchedRows, LinearWeight
-from sampling.jobs_by_hand import AlwaysDie, DieOnce, Draw, ImpatientRows, Process, SlowAtFirst, Thread
+from sampling.jobs_by_hand import Die, Draw, ImpatientRows, Process, SlowAtFirst, Thread
 from xmen.errors import XmenError
 from xmen.sampling import (
     CellPlan,
@@ -66,19 +66,12 @@ def test_spawned_seeds_differ_from_call_to_call() -> None:
 
 
 @pytest.mark.system
-def test_one_and_two_processes_agree() -> None:
+@pytest.mark.parametrize("backend", ["loky", "threading", "multiprocessing"])
+def test_a_users_parallel_config_is_followed(backend: str) -> None:
     alone = everything()
-    with joblib.parallel_config(n_jobs=2):
-        assert os.getpid() not in run_jobs(Process(), seeds(4))
+    with joblib.parallel_config(backend=backend, n_jobs=2):
+        assert (os.getpid() in run_jobs(Process(), seeds(4))) == (backend == "threading")
         assert everything() == alone
-
-
-@pytest.mark.system
-def test_a_users_parallel_config_is_followed() -> None:
-    alone = run_jobs(Draw(), seeds(9))
-    for backend in ("threading", "multiprocessing"):
-        with joblib.parallel_config(backend=backend, n_jobs=2):
-            assert run_jobs(Draw(), seeds(9)) == alone
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -98,7 +91,7 @@ def test_a_dask_cluster_agrees() -> None:
 @pytest.mark.system
 def test_a_killed_worker_costs_only_its_own_tasks(tmp_path: Path) -> None:
     numbers = first_numbers(12)
-    job = DieOnce(tmp_path / "died", numbers[9])
+    job = Die(tmp_path, numbers[9], once=True)
     with joblib.parallel_config(n_jobs=2):
         results = run_jobs(job, seeds(12))
     assert results == numbers
@@ -110,11 +103,11 @@ def test_a_killed_worker_costs_only_its_own_tasks(tmp_path: Path) -> None:
 
 
 @pytest.mark.system
-def test_a_deadly_task_ends_in_an_error_that_keeps_what_was_finished() -> None:
+def test_a_deadly_task_ends_in_an_error_that_keeps_what_was_finished(tmp_path: Path) -> None:
     numbers = first_numbers(6)
-    expected = pytest.raises(UnfinishedError, match=r"of 6 jobs are finished\. \d were lost when a worker died")
+    expected = pytest.raises(UnfinishedError, match=r"of 6 .*\. \d were lost")
     with joblib.parallel_config(n_jobs=2), expected as caught:
-        run_jobs(AlwaysDie(numbers[2]), seeds(6))
+        run_jobs(Die(tmp_path, numbers[2]), seeds(6))
     assert 2 not in caught.value.finished
     assert caught.value.finished.items() <= dict(enumerate(numbers)).items()
     assert isinstance(caught.value, XmenError)
@@ -129,7 +122,7 @@ def test_time_outs_are_tried_again_on_the_same_seed() -> None:
 def test_running_out_of_patience_keeps_what_was_learned() -> None:
     numbers = first_numbers(40)
     late = [i for i, value in enumerate(numbers) if value < 0.3]
-    with pytest.raises(UnfinishedError, match=f"{len(late)} met the oracle's time limit 4 times") as caught:
+    with pytest.raises(UnfinishedError, match=f"{len(late)} met .* 4 times") as caught:
         run_jobs(SlowAtFirst(99), seeds(40))
     assert sorted(set(range(40)) - set(caught.value.finished)) == late
     again = pickle.loads(pickle.dumps(caught.value))
@@ -151,7 +144,7 @@ def test_hard_cells_are_not_dropped() -> None:
 def test_an_estimate_without_its_hard_cells_says_so() -> None:
     bits = linear_space().oracle.bits  # type: ignore[attr-defined]
     space = Space(ImpatientRows(bits, time_limit=1.0, rows_per_second=6.0))
-    with pytest.raises(UnfinishedError, match=r"So far: log Z = \d\.\d+ .* so biased"):
+    with pytest.raises(UnfinishedError, match=r"log Z = \d\.\d+ .*biased"):
         estimate(space, 3, 30, np.random.default_rng(1))
 
 

@@ -8,7 +8,8 @@ import joblib
 import numpy as np
 import pytest
 
-from xmen.oracles import Bits, Formula, ListedOracle, Oracle, make_oracle
+from oracles.formulas import formula_of
+from xmen.oracles import Bits, ListedOracle, Oracle, make_oracle
 from xmen.sampling import (
     CellPlan,
     Embedding,
@@ -48,7 +49,7 @@ CLAUSES = [[-12, 1], [-12, 2], [12, -1, -2]] + [
     ]
     for _ in range(8)
 ]
-FORMULA = Formula(12, np.array([x for c in CLAUSES for x in (*c, 0)], dtype=np.int32), tuple(range(1, N + 1)))
+FORMULA = formula_of(CLAUSES, 12, tuple(range(1, N + 1)))
 BELOW = [1, 12]
 
 
@@ -128,7 +129,5 @@ def test_processes_agree_on_a_solver() -> None:
 @pytest.mark.system
 def test_a_hopeless_time_limit_ends_in_an_error() -> None:
     space = Space(make_oracle("cryptominisat", FORMULA, time_limit=1e-6), WEIGHT, LOG_MAX)
-    with pytest.raises(
-        UnfinishedError, match=r"0 of 2 jobs are finished\. 2 met the oracle's time limit 4 times.*8e-06 s"
-    ):
+    with pytest.raises(UnfinishedError, match=r"0 of 2 .* 2 met .* 4 times.*8e-06 s"):
         estimate(space, 3, 2, np.random.default_rng(0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import networkx as nx
@@ -71,7 +72,7 @@ def test_a_horizon_that_was_edited_is_refused(tmp_path):
     file = tmp_path / "m" / "model.safetensors"
     assert b'"horizon": 20' in file.read_bytes()
     file.write_bytes(file.read_bytes().replace(b'"horizon": 20', b'"horizon": 19'))
-    with pytest.raises(xm.StorageError, match="was changed by hand"):
+    with pytest.raises(xm.StorageError, match="changed by hand"):
         xm.load(tmp_path / "m")
 
 
@@ -81,15 +82,10 @@ def test_wrong_shapes_under_the_right_checksum_are_storage_errors(tmp_path):
     model = xm.XMEN(grid, rule, features, checkpoint=file, callback=lambda r: r.iteration == 3).fit(demos)
     model.set_params(checkpoint=None).save(folder)
     original, numbers = opened(folder)
-    for learned in (
-        {"weights_": [1.0]},
-        {"reward_": {"is": "StateReward", "weights": {"is": "array", "key": "weights_"}, "n_actions": 3}},
-        {"history_": [3]},
-        {"history_": "long"},
-        {"n_iter_": "many"},
-        {"converged_": 1.5},
-    ):
-        put(folder, {**original, "learned": {**original["learned"], **learned}}, numbers)
+    other = {"is": "StateReward", "weights": {"is": "array", "key": "weights_"}, "n_actions": 3}
+    wrong_parts = [("weights_", [1.0]), ("reward_", other), ("history_", [3]), ("history_", "long")]
+    for name, value in [*wrong_parts, ("n_iter_", "many"), ("converged_", 1.5)]:
+        put(folder, {**original, "learned": {**original["learned"], name: value}}, numbers)
         with pytest.raises(xm.StorageError):
             xm.load(folder)
     stored, arrays = read_checkpoint(file)
@@ -183,10 +179,9 @@ def test_seals():
     data = sealed_arrays({}, {"format": "a thing", "sha256 is": '"sha256": "' + "1" * 64 + '"'})
     read_sealed(data, Path("it"), "a thing")
     assert seal(data) == data
-    with pytest.raises(xm.StorageError, match="its checksum is not that of its content"):
-        read_sealed(data.replace(b"sha256 is", b"sha256 as"), Path("it"), "a thing")
-    with pytest.raises(xm.StorageError, match="its checksum is not that of its content"):
-        read_sealed(data.replace(b'"sha256":"', b'"sha255":"'), Path("it"), "a thing")
+    for old, new in ((b"sha256 is", b"sha256 as"), (b'"sha256":"', b'"sha255":"')):
+        with pytest.raises(xm.StorageError, match="checksum"):
+            read_sealed(data.replace(old, new), Path("it"), "a thing")
     assert seal(b"{}") == b""
 
 
@@ -205,7 +200,7 @@ def test_a_model_of_the_command_line_says_nothing_that_its_problem_says(tmp_path
     (tmp_path / "model" / "problem.toml").write_text((tmp_path / "p.toml").read_text())
     refused = run("sample model")
     assert refused.exit_code == 2
-    assert "problem.toml is damaged, was changed by hand" in refused.stderr
+    assert "problem.toml is damaged" in refused.stderr
 
 
 def test_checkpoints_of_other_versions_are_refused_with_what_to_do(tmp_path):
@@ -221,11 +216,7 @@ def test_checkpoints_of_other_versions_are_refused_with_what_to_do(tmp_path):
         return str(caught.value)
 
     before = {name: value for name, value in whole["identity"].items() if name not in ("warm_start", "given")}
-    said = refusal(identity=before)
-    assert "given, warm_start" in said
-    assert "start the fit anew" in said
     fewer = {name: value for name, value in whole["state"].items() if name != "iteration"}
-    said = refusal(state=fewer)
-    assert "another version of xmen" in said
-    assert "iteration" in said
-    assert "has format version 1, " in refusal(format_version=1)
+    assert re.search("given, warm_start.*anew", refusal(identity=before))
+    assert re.search("another version.*iteration|iteration.*another version", refusal(state=fewer))
+    assert "version 1" in refusal(format_version=1)

@@ -30,6 +30,14 @@ from xmen.storage.codec import sha256
 from xmen.studio.document import Desk, Document
 
 
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A problem of the command line and its demonstrations, in the folder that is worked in."""
+    write_problem(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
 class Killed(BaseException):
     """The process is gone: nothing that it would have done afterwards happens."""
 
@@ -95,11 +103,13 @@ def every_moment(monkeypatch, error, save, check):
     raise AssertionError("a save makes fewer calls than that")
 
 
-ERRORS = [Killed, KeyboardInterrupt, OSError(errno.ENOSPC, "No space left on device")]
+FULL = OSError(errno.ENOSPC, "No space left on device")
+stopped_by = pytest.mark.parametrize("error", [Killed, KeyboardInterrupt, FULL], ids=["kill", "ctrl-c", "full disk"])
+there_before = pytest.mark.parametrize("before", [True, False], ids=["over what was there", "into nothing"])
 
 
-@pytest.mark.parametrize("error", ERRORS, ids=["kill", "ctrl-c", "full disk"])
-@pytest.mark.parametrize("before", [True, False], ids=["over a model", "into nothing"])
+@stopped_by
+@there_before
 def test_a_model_is_the_old_one_or_the_new_one(models, tmp_path, monkeypatch, error, before):
     old, new = models
     folder = tmp_path / "model"
@@ -124,23 +134,21 @@ def test_a_model_is_the_old_one_or_the_new_one(models, tmp_path, monkeypatch, er
     assert every_moment(monkeypatch, error, lambda: new.save(folder), check) > 3
 
 
-@pytest.mark.parametrize("error", ERRORS, ids=["kill", "ctrl-c", "full disk"])
-@pytest.mark.parametrize("before", [True, False], ids=["over a model", "into nothing"])
-def test_a_model_of_the_command_line_and_its_problem_are_of_one_save(tmp_path, monkeypatch, error, before):
+@stopped_by
+@there_before
+def test_a_model_of_the_command_line_and_its_problem_are_of_one_save(here, monkeypatch, error, before):
     """Two problems of different sizes: weights, world and demonstrations of both would not fit together."""
-    write_problem(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "q.toml").write_text((tmp_path / "p.toml").read_text().replace('"steps", ', ""))
+    (here / "q.toml").write_text((here / "p.toml").read_text().replace('"steps", ', ""))
     xm.write_demos(xm.read_demos("demos.csv")[:9], "nine.csv")
     for command in ("fit p.toml --l2 0.1 --out old", "fit q.toml nine.csv --l2 0.1 --out new"):
         assert run(command).exit_code == 0
-    model, folder = xm.load("new"), tmp_path / "model"
-    problem = replace(read_problem("q.toml"), demonstrations=tmp_path / "nine.csv", reward=model.reward_)
+    model, folder = xm.load("new"), here / "model"
+    problem = replace(read_problem("q.toml"), demonstrations=here / "nine.csv", reward=model.reward_)
     sizes = {"old": (2, 60), "new": (1, 9)}
-    (tmp_path / "old" / "notes.txt").write_text("mine")
+    (here / "old" / "notes.txt").write_text("mine")
 
     def check(stopped):
-        left = tree(tmp_path)
+        left = tree(here)
         try:
             loaded, known = load_with_problem(folder)
         except xm.StorageError:
@@ -155,7 +163,7 @@ def test_a_model_of_the_command_line_and_its_problem_are_of_one_save(tmp_path, m
         if (folder / "problem.toml").exists():
             alone = read_problem(folder / "problem.toml")
             assert (len(alone.reward.weights), len(alone.demos())) in sizes.values()
-        assert left in ([], tree(tmp_path))  # reading writes nothing
+        assert left in ([], tree(here))  # reading writes nothing
         assert not before or (folder / "notes.txt").read_text() == "mine"
         claim(folder, Path("q.toml"), problem, "XMEN", force=True)  # whatever was left behind is no obstacle
         save_model(model, problem, folder)
@@ -173,7 +181,7 @@ def test_a_model_of_the_command_line_and_its_problem_are_of_one_save(tmp_path, m
     assert {path.name for path in folder.iterdir()} == names
 
 
-@pytest.mark.parametrize("error", ERRORS, ids=["kill", "ctrl-c", "full disk"])
+@stopped_by
 @pytest.mark.parametrize("how", ["studio", "python"])
 def test_a_problem_is_the_old_one_or_the_new_one(tmp_path, monkeypatch, error, how):
     """The new demonstrations are of a world that the old file does not have, and the other way round.
@@ -261,14 +269,12 @@ def test_what_was_left_behind_long_ago_is_removed(models, tmp_path):
     assert {path.name for path in (tmp_path / "model").iterdir()} == {"model.safetensors", young.name}
     mine.mkdir()
     (mine / "notes.txt").write_text("not of xmen")
-    with pytest.raises(xm.StorageError, match=r"holds \.xmen-saved: it is not overwritten"):
+    with pytest.raises(xm.StorageError, match=r"\.xmen-saved"):
         models[1].save(tmp_path / "model")
     assert (mine / "notes.txt").exists()
 
 
-def test_fitting_from_the_problem_in_its_own_folder_keeps_its_demonstrations(tmp_path, monkeypatch):
-    write_problem(tmp_path)
-    monkeypatch.chdir(tmp_path)
+def test_fitting_from_the_problem_in_its_own_folder_keeps_its_demonstrations(here):
     assert run("fit p.toml --l2 0.1 --out model").exit_code == 0
     for _ in range(2):
         assert run("fit model/problem.toml --l2 0.2 --out model").exit_code == 0
@@ -279,16 +285,12 @@ def test_fitting_from_the_problem_in_its_own_folder_keeps_its_demonstrations(tmp
 
 
 @pytest.fixture
-def linked(tmp_path, monkeypatch):
+def linked(here):
     """A model of the command line, and files of somebody else to which its folder may be linked."""
-    write_problem(tmp_path)
-    monkeypatch.chdir(tmp_path)
     assert run("fit p.toml --l2 0.1 --out model").exit_code == 0
-    (tmp_path / "elsewhere").mkdir()
-    for file in (tmp_path / "model").iterdir():
-        (tmp_path / "elsewhere" / file.name).write_bytes(file.read_bytes())
-    (tmp_path / "elsewhere" / "thesis.tex").write_text("years of work")
-    return tmp_path
+    shutil.copytree("model", "elsewhere")
+    (here / "elsewhere" / "thesis.tex").write_text("years of work")
+    return here
 
 
 def test_reading_moves_nothing_through_a_linked_folder(linked):
@@ -347,7 +349,7 @@ def test_the_problem_of_a_model_names_no_file_outside(linked, key):
     file.write_text(first + text + outside)
     read_problem(file)
     edit(linked / "model", lambda document: document["files"].update({file.name: sha256(file.read_bytes())}))
-    with pytest.raises(xm.StorageError, match="lies outside"):
+    with pytest.raises(xm.StorageError, match="outside"):
         xm.load("model")
 
 
@@ -372,23 +374,21 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(errno.ENOSPC, "No space left on device")])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, FULL])
 @pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("before", [True, False])
-def test_commands_write_whole_files_or_none(command, error, before, tmp_path, monkeypatch):
-    write_problem(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    file = tmp_path / COMMANDS[command]
+@there_before
+def test_commands_write_whole_files_or_none(command, error, before, here, monkeypatch):
+    file = here / COMMANDS[command]
     if before:
         file.write_text("as it was")
-    there = {path.name for path in tmp_path.iterdir()}
+    there = {path.name for path in here.iterdir()}
     with monkeypatch.context() as patch:
         last = 3 if command.startswith("new") else 1  # after a draft and the problem file
         Stops(patch, last, error, only_writing=True)
         stopped = run(command)
     assert stopped.exit_code == (130 if error is KeyboardInterrupt else 2), stopped.output
     assert error is KeyboardInterrupt or f"{COMMANDS[command]}: No space left" in stopped.stderr
-    assert {path.name for path in tmp_path.iterdir()} == there
+    assert {path.name for path in here.iterdir()} == there
     assert not before or file.read_text() == "as it was"
     assert run(command).exit_code == 0
     assert file.stat().st_size > 100
@@ -399,26 +399,25 @@ def test_links_are_followed_and_rights_are_kept(tmp_path):
     (tmp_path / "real.csv").chmod(0o640)
     (tmp_path / "link.csv").symlink_to("real.csv")
     files.write_whole(tmp_path / "link.csv", b"new")
+    real = tmp_path / "real.csv"
     assert (tmp_path / "link.csv").is_symlink()
-    assert (tmp_path / "real.csv").read_bytes() == b"new"
-    assert (tmp_path / "real.csv").stat().st_mode & 0o777 == 0o640
+    assert (real.read_bytes(), real.stat().st_mode & 0o777) == (b"new", 0o640)
     files.write_whole(os.devnull, b"nothing")  # a device is written into, not replaced
     assert not Path(os.devnull).is_file()
 
 
 def test_a_record_cannot_name_files_outside_its_folder(tmp_path):
     (tmp_path / "secret.png").write_bytes(b"mine")
-    book = Notebook("grid", tmp_path / "report", quick=True, seed=0)
     (tmp_path / "report").mkdir()
-    record = book.finish()
+    file, record = tmp_path / "report" / "grid.json", Notebook("grid", tmp_path / "report", quick=True, seed=0).finish()
     for name in ("../secret.png", str(tmp_path / "secret.png"), "..", "", "sub/secret.png", "grid.json"):
         record.pictures = [Picture(name, "a secret")]
-        record.write(tmp_path / "report" / "grid.json")
-        assert type(record).read(tmp_path / "report" / "grid.json") is None
+        record.write(file)
+        assert type(record).read(file) is None
     record.pictures = []
-    record.write(tmp_path / "report" / "grid.json")
-    assert type(record).read(tmp_path / "report" / "grid.json") == record
-    document = json.loads((tmp_path / "report" / "grid.json").read_text())
+    record.write(file)
+    assert type(record).read(file) == record
+    document = json.loads(file.read_text())
     for key, wrong in (("tables", [{"title": 1}]), ("pictures", 3), ("seed", []), ("tables", [["x"]])):
-        (tmp_path / "report" / "grid.json").write_text(json.dumps({**document, key: wrong}))
-        assert type(record).read(tmp_path / "report" / "grid.json") is None or key == "seed"
+        file.write_text(json.dumps({**document, key: wrong}))
+        assert type(record).read(file) is None or key == "seed"

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from studio.problems import write_problem
+from studio.problems import changed, write_problem
 from waiting import wait_for
 from xmen.studio.app import Guard, Session, Worker, make_app
 from xmen.studio.document import Desk
@@ -58,6 +58,10 @@ class Window:
         }
         return self.ask("PUT", "document", body, status)
 
+    def change(self, demonstrations: Any = None, status: int = 200, **tables: Any) -> Any:
+        """Put the problem with some of its tables changed."""
+        return self.put(changed(self.get("document")["problem"], **tables), demonstrations, status)
+
     def check(self) -> Any:
         return self.ask("POST", "check", {})
 
@@ -91,3 +95,9 @@ def window_of(desk: Desk, worker: Worker) -> Window:
 @pytest.fixture
 def window(tmp_path: Path, worker: Worker) -> Window:
     return window_of(Desk(write_problem(tmp_path)), worker)
+
+
+@pytest.fixture
+def document(window: Window) -> Any:
+    """What the window opens with."""
+    return window.get("document")

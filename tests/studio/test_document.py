@@ -17,27 +17,24 @@ from xmen.problem import demo_weights, read_problem
 from xmen.studio.document import Desk, open_document
 
 
-def test_the_document_is_the_problem_file_and_its_demonstrations(window, tmp_path):
-    found = window.get("document")
-    assert found["problem"] == on_disk(tmp_path)
-    assert (found["version"], found["saved_version"], found["file"]) == (1, 1, "p.toml")
+def test_the_document_is_the_problem_file_and_its_demonstrations(document, tmp_path):
+    assert document["problem"] == on_disk(tmp_path)
+    assert (document["version"], document["saved_version"], document["file"]) == (1, 1, "p.toml")
     world, demos = read_problem(tmp_path / "p.toml").world, xm.read_demos(tmp_path / "p_demos.csv")
-    for record, demo in zip(found["demonstrations"], demos, strict=True):
+    for record, demo in zip(document["demonstrations"], demos, strict=True):
         assert [world.state(tuple(cell)) for cell in record["states"]] == list(demo.states)
         assert [world.moves.index(move) for move in record["actions"]] == list(demo.actions)
         assert record["weight"] == 1.0
 
 
-def test_what_is_saved_is_what_python_reads(window, tmp_path):
-    now = window.get("document")
+def test_what_is_saved_is_what_python_reads(window, document, tmp_path):
     rules = [
         {"name": "fetch the key", "rule": "visit(key)", "off": True},
         {"name": "dry", "rule": "never(mud)"},
         {"name": "later", "rule": "never(", "off": True},
     ]
-    problem = changed(now["problem"], constraints=rules, world={"walls": [[2, 1]], "slip": None})
-    demos = [{**now["demonstrations"][0], "weight": 2.5}, now["demonstrations"][1]]
-    assert window.put(problem, demos) == {"version": 2}
+    demos = [{**document["demonstrations"][0], "weight": 2.5}, document["demonstrations"][1]]
+    assert window.change(demos, constraints=rules, world={"walls": [[2, 1]], "slip": None}) == {"version": 2}
     assert on_disk(tmp_path)["constraints"] != rules  # nothing is written before it is saved
     assert sorted(window.save()["files"]) == ["p.toml", "p_demos.csv"]
     read = read_problem(tmp_path / "p.toml")
@@ -68,7 +65,7 @@ def test_a_file_with_rules_that_cannot_be_read_is_opened_and_mended(tmp_path, wo
     assert (second["part"], second["index"]) == ("rule", 2)
     assert "Rules, hardly any mud: " in str(window.save(422))
     rules = [now["problem"]["constraints"][0], {"name": "hardly any mud", "rule": "count(mud) <= 1"}]
-    window.put(changed(now["problem"], constraints=rules))
+    window.change(constraints=rules)
     assert window.check()["errors"] == []
     window.save()
     assert list(read_problem(path).rules) == ["fetch the key", "hardly any mud"]
@@ -77,9 +74,9 @@ def test_a_file_with_rules_that_cannot_be_read_is_opened_and_mended(tmp_path, wo
 @pytest.mark.parametrize(
     ("before", "after", "words"),
     [
-        ('rule = "visit(key)"', "rule = 3", "expected a text in quotes, got 3"),
-        ('rule = "visit(key)"', 'rul = "visit(key)"', "the key 'rule' is missing"),
-        ('rule = "visit(key)"', 'rule = "visit(key)"\nwhy = "it is dark"', "unknown key 'why'"),
+        ('rule = "visit(key)"', "rule = 3", "got 3"),
+        ('rule = "visit(key)"', 'rul = "visit(key)"', "'rule'"),
+        ('rule = "visit(key)"', 'rule = "visit(key)"\nwhy = "it is dark"', "'why'"),
         ("horizon = 8", "horizon = -8", "horizon"),
         ("cells = [[0, 2], [2, 0]]", "cells = [[0, 9]]", "key"),
     ],
@@ -92,14 +89,13 @@ def test_what_the_page_has_no_field_for_is_refused_in_the_words_of_the_file(tmp_
         Desk(path)
 
 
-def test_comments_and_order_of_a_hand_survive(window, tmp_path):
+def test_comments_and_order_of_a_hand_survive(window, document, tmp_path):
     before = (tmp_path / "p.toml").read_text()
     assert "#" in before
     window.save()
     assert (tmp_path / "p.toml").read_text() == before
-    problem = window.get("document")["problem"]
-    rules = [{"name": "dry", "rule": "never(mud)"}, *reversed(problem["constraints"])]
-    window.put(changed(problem, constraints=rules, world={"walls": [[2, 1]]}))
+    rules = [{"name": "dry", "rule": "never(mud)"}, *reversed(document["problem"]["constraints"])]
+    window.change(constraints=rules, world={"walls": [[2, 1]]})
     window.save()
     after = (tmp_path / "p.toml").read_text()
     assert on_disk(tmp_path)["constraints"] == rules
@@ -107,10 +103,9 @@ def test_comments_and_order_of_a_hand_survive(window, tmp_path):
         assert line in after or line.startswith("walls")
 
 
-def test_two_windows_do_not_overwrite_each_other(window):
-    problem = window.get("document")["problem"]
-    assert window.put(changed(problem, constraints=[]), base=1) == {"version": 2}
-    refused = window.put(problem, base=1, status=409)
+def test_two_windows_do_not_overwrite_each_other(window, document):
+    assert window.put(changed(document["problem"], constraints=[]), base=1) == {"version": 2}
+    refused = window.put(document["problem"], base=1, status=409)
     assert (refused["version"], refused["on_disk"]) == (2, False)
     assert window.get("document")["problem"].get("constraints") == []
 
@@ -129,8 +124,7 @@ def test_what_another_program_wrote_is_not_overwritten(window, tmp_path):
     assert read_problem(tmp_path / "p.toml").world.n_states == 16
 
 
-def test_demonstrations_come_and_go_whatever_is_wrong_with_rules_and_features(window):
-    document = window.get("document")
+def test_demonstrations_come_and_go_whatever_is_wrong_with_rules_and_features(window, document):
     events = {"key": document["problem"]["events"]["key"]}  # no mud, which a rule and a feature are about
     window.put({**document["problem"], "events": events})
     assert {mistake["part"] for mistake in window.check()["errors"]} == {"rule", "reward"}
@@ -142,23 +136,27 @@ def test_demonstrations_come_and_go_whatever_is_wrong_with_rules_and_features(wi
     assert window.finished("learn")["error"]["error"].startswith("Learn, features: unknown feature 'mud'")
 
 
-def test_a_document_with_mistakes_is_kept_and_not_saved(window, tmp_path):
+OFF_THE_GRID = {"states": [[0, 0], [9, 9]], "actions": ["up"]}
+
+
+@pytest.mark.parametrize(
+    ("change", "fact"),
+    [
+        ({"constraints": [{"name": "a", "rule": "visit(key"}]}, "Rules, a: "),
+        ({"studio": {"learner": "guess"}}, "learner"),
+        ({"demonstrations": [OFF_THE_GRID]}, "demonstration 0"),
+        ({"demonstrations": [{**OFF_THE_GRID, "name": "on Monday"}]}, "demonstration on Monday"),
+    ],
+)
+def test_a_document_with_mistakes_is_kept_and_not_saved(window, tmp_path, change, fact):
     before = (tmp_path / "p.toml").read_bytes()
-    problem = window.get("document")["problem"]
-    window.put(changed(problem, constraints=[{"name": "a", "rule": "visit(key"}]))
-    assert "Rules, a: " in window.save(422)["error"]
-    window.put(changed(problem, studio={"learner": "guess"}))
-    assert "learner" in window.save(422)["error"]
-    off_the_grid = {"states": [[0, 0], [9, 9]], "actions": ["up"]}
-    window.put(problem, [off_the_grid])
-    assert "demonstration 0" in window.save(422)["error"]
-    window.put(problem, [{**off_the_grid, "name": "on Monday"}])
-    assert "demonstration on Monday" in window.save(422)["error"]
+    window.change(**change)
+    assert fact in window.save(422)["error"]
     assert (tmp_path / "p.toml").read_bytes() == before
 
 
 def test_a_document_without_demonstrations_names_none(window, tmp_path):
-    window.put(window.get("document")["problem"], [])
+    window.change([])
     window.save()
     assert "demonstrations" not in on_disk(tmp_path)
 
@@ -172,8 +170,6 @@ def test_a_document_without_demonstrations_names_none(window, tmp_path):
         ({"events": {f"e{k}": "at(1)" for k in range(300)}}, "200 events"),
         ({"constraints": [{"name": str(k), "rule": "never(key)"} for k in range(300)]}, "200 rules"),
         ({"constraints": [{"name": "long", "rule": "x" * 30_000}]}, "characters"),
-        ({"demonstrations": "../../etc/passwd"}, "names of files"),
-        ({"demonstrations": "/etc/passwd"}, "names of files"),
         ({"reward": {"table": "../secret.csv"}}, "names of files"),
         ({"validation": "../secret.csv"}, "names of files"),
         ({"world": {"kind": "graphml", "file": "/etc/passwd"}}, "names of files"),
@@ -183,8 +179,13 @@ def test_a_document_without_demonstrations_names_none(window, tmp_path):
     ],
 )
 def test_what_is_too_large_or_elsewhere_is_refused_before_it_is_read(window, tables, words):
-    assert words in window.put(changed(window.get("document")["problem"], **tables), status=422)["error"]
+    assert words in window.change(status=422, **tables)["error"]
     assert window.get("document")["version"] == 1
+
+
+@pytest.mark.parametrize("file", ["../../etc/passwd", "/etc/passwd"])
+def test_demonstrations_of_elsewhere_are_refused(window, document, file):
+    assert "names of files" in window.put({**document["problem"], "demonstrations": file}, status=422)["error"]
 
 
 @pytest.mark.parametrize(
@@ -199,7 +200,7 @@ def test_what_is_too_large_or_elsewhere_is_refused_before_it_is_read(window, tab
     ],
 )
 def test_what_is_no_list_of_demonstrations_is_refused(window, demonstrations):
-    window.put(window.get("document")["problem"], demonstrations, status=422)
+    window.change(demonstrations, status=422)
 
 
 def test_files_outside_of_the_folder_are_not_opened(window, tmp_path):
@@ -230,7 +231,7 @@ def test_rules_read_no_files_outside_of_the_folder(tmp_path, worker, tables):
     costs = "state,cost\n" + "".join(f"{state},7\n" for state in range(16))
     (tmp_path / "secret.csv").write_text(costs)
     tables = json.loads(json.dumps(tables).replace("{folder}", str(tmp_path)))
-    window.put(changed(window.get("document")["problem"], **tables))
+    window.change(**tables)
     (mistake,) = window.check()["errors"]
     assert "outside the folder" in mistake["message"]
     assert window.save(422)
@@ -238,14 +239,14 @@ def test_rules_read_no_files_outside_of_the_folder(tmp_path, worker, tables):
     assert refused["state"] == "failed"
     (inner / "near.csv").write_text(costs)
     rules = [{"name": "toll", "rule": "total('near.csv') <= 49"}]
-    window.put(changed(window.get("document")["problem"], constraints=rules, costs={"toll": [7] * 16}))
+    window.change(constraints=rules, costs={"toll": [7] * 16})
     assert (window.check()["errors"], window.check()["feasible"]) == ([], True)
     window.save()
     assert on_disk(inner)["costs"] == {"toll": [7] * 16}
 
 
-def test_csv_in_and_out(window):
-    demos = window.get("document")["demonstrations"]
+def test_csv_in_and_out(window, document):
+    demos = document["demonstrations"]
     demos[0]["weight"] = 3.0
     text = window.ask("POST", "csv/write", {"demonstrations": demos})["text"]
     assert window.ask("POST", "csv/read", {"text": text})["demonstrations"] == demos
@@ -262,43 +263,39 @@ def test_demonstrations_with_gaps_are_read_saved_and_read_back(window, tmp_path)
     found = window.ask("POST", "csv/read", {"text": words})["demonstrations"]
     gap = {"states": [[0, 0], None, [1, 1]], "actions": [], "name": "tuesday", "weight": 1.0, "about": {"bus": "9"}}
     assert found[1] == gap
-    problem = window.get("document")["problem"]
-    window.put(problem, found)
+    window.change(found)
     assert window.get("document")["demonstrations"][1] == gap
     window.save()
     again = open_document(tmp_path / "p.toml")
     assert again.demonstrations[1] == gap
     assert read_problem(tmp_path / "p.toml").demos()[1] == xm.Sighting([0, None, 5])
-    refused = window.put(problem, [{"states": [[0, 0], None], "actions": ["up"]}], status=422)
-    assert "none with gaps" in refused["error"]
+    refused = window.change([{"states": [[0, 0], None], "actions": ["up"]}], status=422)
+    assert "gaps" in refused["error"]
 
 
 def test_a_file_with_noise_keeps_its_demonstrations_whole(window, tmp_path):
-    problem = window.get("document")["problem"]
-    window.put(changed(problem, settings={"noise": 0.1}))
+    window.change(settings={"noise": 0.1})
     before = (tmp_path / "p_demos.csv").read_text()
     window.save()
     assert open_document(tmp_path / "p.toml").demonstrations == window.get("document")["demonstrations"]
     assert (tmp_path / "p_demos.csv").read_text() == before
 
 
-def test_demonstrations_keep_their_names_and_every_one_has_its_own(window, tmp_path):
-    problem = window.get("document")["problem"]
+def test_demonstrations_keep_their_names_and_every_one_has_its_own(window):
     drawn = {"states": [[0, 0], [0, 1], [0, 2], [1, 2], [2, 2]], "actions": ["up", "up", "right", "right"]}
     names = ["1", "monday", None, "monday"]
-    window.put(problem, [drawn if name is None else {**drawn, "name": name} for name in names])
+    window.change([drawn if name is None else {**drawn, "name": name} for name in names])
     text = window.ask("POST", "csv/write", {"demonstrations": window.get("document")["demonstrations"]})["text"]
     assert list(dict.fromkeys(line.split(",")[0] for line in text.splitlines()[1:])) == ["1", "monday", "2", "3"]
     found = window.ask("POST", "csv/read", {"text": text})["demonstrations"]
     assert [one["name"] for one in found] == ["1", "monday", "2", "3"]
 
 
-def test_saving_under_another_name_leaves_the_first_files_alone_and_goes_on_there(window, tmp_path):
+def test_saving_under_another_name_leaves_the_first_files_alone_and_goes_on_there(window, document, tmp_path):
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
-    document = window.get("document")
-    window.put(changed(document["problem"], constraints=[]), document["demonstrations"][:3])
+    window.change(document["demonstrations"][:3], constraints=[])
     for name in ("../q", "", "a/b", ".toml", "q?"):
-        assert "is no name for a file" in window.ask("POST", "save", {"name": name}, 422)["error"]
+        assert "no name" in window.ask("POST", "save", {"name": name}, 422)["error"]
     saved = window.ask("POST", "save", {"name": "q"})
     assert (saved["file"], saved["files"]) == ("q.toml", ["q_demos.csv", "q.toml"])
     assert {name: (tmp_path / name).read_bytes() for name in before} == before
@@ -310,13 +307,14 @@ def test_saving_under_another_name_leaves_the_first_files_alone_and_goes_on_ther
     assert {name: (tmp_path / name).read_bytes() for name in before} == before
     (tmp_path / "r.toml").write_text("mine")
     refused = window.ask("POST", "save", {"name": "r.toml"}, 409)
-    assert (refused["error"], refused["on_disk"]) == ("r.toml is there already", True)
+    assert "r.toml" in refused["error"]
+    assert refused["on_disk"] is True
 
 
 def test_a_new_problem_is_an_empty_grid_that_answers_and_is_saved_under_its_name(window, tmp_path):
     before = (tmp_path / "p.toml").read_bytes()
     window.job("learn")
-    assert "is there already" in window.ask("POST", "new", {"name": "p", "width": 4, "height": 3}, 409)["error"]
+    assert "p.toml" in window.ask("POST", "new", {"name": "p", "width": 4, "height": 3}, 409)["error"]
     assert "40,000 cells" in window.ask("POST", "new", {"name": "q", "width": 400, "height": 300}, 422)["error"]
     assert window.ask("POST", "new", {"name": "plan", "width": 4, "height": 3})["file"] == "plan.toml"
     document = window.get("document")
@@ -333,9 +331,9 @@ def test_the_command_line_begins_with_an_empty_grid_if_asked(tmp_path):
     desk = open_desk(tmp_path / "plan.toml", demo=False, new=True)
     assert desk.save() == ["plan.toml"]
     for arguments, words in (
-        ((tmp_path / "plan.toml", False, True), "is there already"),
-        ((tmp_path / "plan.csv", False, True), "no name of a problem file"),
-        ((None, True, True), "give one of them"),
+        ((tmp_path / "plan.toml", False, True), r"plan\.toml.* there already"),
+        ((tmp_path / "plan.csv", False, True), r"plan\.csv"),
+        ((None, True, True), "one of them"),
         ((tmp_path / "other.toml", False, False), "--new"),
     ):
         with pytest.raises(xm.FileFormatError, match=words):
@@ -390,24 +388,16 @@ def test_a_graph_is_shown_on_its_coordinates(tmp_path, worker):
     networkx.write_graphml(graph, tmp_path / "roads.graphml")
     window = window_of(open_desk(tmp_path / "roads.graphml", demo=False), worker)
     found = window.get("document")
-    assert found["problem"]["world"] == {
-        "kind": "graphml",
-        "file": "roads.graphml",
-        "source": "a",
-        "target": "c",
-        "horizon": 4,
-    }
+    kind = {"kind": "graphml", "file": "roads.graphml"}
+    assert found["problem"]["world"] == {**kind, "source": "a", "target": "c", "horizon": 4}
     assert found["layout"]["states"] == [
         {"name": "a", "x": 0.0, "y": 0.0},
         {"name": "b", "x": 1.0, "y": 0.0},
         {"name": "c", "x": 1.0, "y": 0.5},
     ]
     assert found["layout"]["edges"][0] == [0, 0, 1, 1.0]
-    rules = [{"name": "m", "rule": "visit(middle)"}]
-    window.put(
-        changed(found["problem"], events={"middle": {"nodes": ["b"]}}, constraints=rules),
-        [{"states": ["a", "b", "c"], "actions": [0, 0]}],
-    )
+    rules, demonstration = [{"name": "m", "rule": "visit(middle)"}], {"states": ["a", "b", "c"], "actions": [0, 0]}
+    window.change([demonstration], events={"middle": {"nodes": ["b"]}}, constraints=rules)
     checked = window.check()
     assert (checked["errors"], checked["feasible"], checked["trajectories"]["valid"]) == ([], True, 1)
     assert checked["demonstrations"] == [{"valid": True, "broken": []}]

@@ -10,11 +10,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import psutil
 import pytest
 
 import xmen as xm
-from studio.problems import changed
-from waiting import wait_for
+from waiting import DEADLINE, wait_for
 from xmen.problem import read_problem
 from xmen.studio import app
 from xmen.studio import document as limits
@@ -24,21 +24,14 @@ from xmen.studio.worker import Question
 
 pytestmark = pytest.mark.system
 
-
-def lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+UNFINISHED = {"states": [[0, 0], [0, 1]], "actions": ["up"]}
 
 
 @pytest.fixture
-def learned(window):
+def learned(window, document):
     """All demonstrations, one of them twice as heavy, and MaxEnt beside it."""
-    document = window.get("document")
     document["demonstrations"][0]["weight"] = 2.0
-    window.put(changed(document["problem"], studio={"held_out": 0.0}), document["demonstrations"])
+    window.change(document["demonstrations"], studio={"held_out": 0.0})
     return window.job("learn", compare=True)
 
 
@@ -61,18 +54,16 @@ def test_learning_is_that_of_the_library(window, learned, tmp_path):
     assert other["valid"] == pytest.approx(len(kept) / 4000, abs=0.04)  # five standard errors
 
 
-def test_invalid_demonstrations_are_left_out_and_some_are_held_out(window):
-    document = window.get("document")
-    broken = {"states": [[0, 0], [0, 1]], "actions": ["up"]}
-    window.put(document["problem"], [broken, *document["demonstrations"]])
+def test_invalid_demonstrations_are_left_out_and_some_are_held_out(window, document):
+    window.change([UNFINISHED, *document["demonstrations"]])
     found = window.job("learn")
     assert found["left_out"] == ["20"]
     assert found["compare"] is None
     assert (found["model"]["demonstrations"], found["model"]["held_out"]["demonstrations"]) == (15, 5)
-    window.put(document["problem"], [broken])
+    window.change([UNFINISHED])
     failed = window.finished("learn")
     assert failed["state"] == "failed"
-    assert "no demonstration that keeps all rules" in failed["error"]["error"]
+    assert "no demonstration" in failed["error"]["error"]
 
 
 def test_what_was_learned_generates_under_further_rules_without_learning_again(window, learned, tmp_path):
@@ -80,7 +71,8 @@ def test_what_was_learned_generates_under_further_rules_without_learning_again(w
     weights = [row["weight"] for row in learned["model"]["weights"]]
     also = xm.parse_constraint("never(mud)", problem.events)
     d = problem.distribution(also).with_reward(problem.reward.features @ weights)
-    drawn = window.job("generate", n=30, seed=1, also=["never(mud)"], **{"from": "model"})["trajectories"]
+    asked = {"n": 30, "seed": 1, "also": ["never(mud)"], "from": "model"}
+    drawn = window.job("generate", **asked)["trajectories"]
     assert len(drawn) == 30
     for one in drawn:
         states = [problem.world.state(tuple(cell)) for cell in one["states"]]
@@ -88,7 +80,7 @@ def test_what_was_learned_generates_under_further_rules_without_learning_again(w
         assert one["valid"]
         assert also.accepts(tau)
         assert one["log_prob"] == pytest.approx(d.log_prob(tau), abs=1e-5)
-    assert drawn == window.job("generate", n=30, seed=1, also=["never(mud)"], **{"from": "model"})["trajectories"]
+    assert drawn == window.job("generate", **asked)["trajectories"]
     best = window.job("generate", best=3, **{"from": "model"})
     logs = [one["log_prob"] for one in best["trajectories"]]
     assert best["best"]
@@ -105,31 +97,28 @@ def test_before_anything_was_learned_only_the_problem_itself_generates(window):
 
 
 def test_a_model_goes_on_in_the_world_for_which_it_was_learned(window, learned):
-    window.put(changed(window.get("document")["problem"], world={"width": 5, "goal": [4, 3]}))
+    window.change(world={"width": 5, "goal": [4, 3]})
     drawn = window.job("generate", n=5, **{"from": "model"})["trajectories"]
     assert {tuple(one["states"][-1]) for one in drawn} == {(3, 3)}
 
 
 def test_found_rules_can_be_taken_over(window):
-    document = window.get("document")
-    window.put(changed(document["problem"], constraints=[], reward={"features": ["steps"]}))
+    window.change(constraints=[], reward={"features": ["steps"]})
     found = window.job("find")
     assert found["candidates"] > 5
     texts = [one["rule"] for one in found["rules"]]
     assert any("key" in text for text in texts)
     assert all(one["gain"] > 0 and one["kept"] == 1.0 for one in found["rules"])
-    taken = [{"name": text, "rule": text} for text in texts]
-    window.put(changed(window.get("document")["problem"], constraints=taken))
+    window.change(constraints=[{"name": text, "rule": text} for text in texts])
     checked = window.check()
     assert checked["errors"] == []
     assert all(one["valid"] for one in checked["demonstrations"])
 
 
 def test_policies_promise_what_the_library_promises_and_episodes_can_be_stepped_through(window, tmp_path):
-    document = window.get("document")
     world = {"slip": 0.2, "walls": None, "horizon": 12}
     rules = [{"name": "no mud", "rule": "never(mud)"}]
-    window.put(changed(document["problem"], world=world, constraints=rules, settings={"validity": "best"}))
+    window.change(world=world, constraints=rules, settings={"validity": "best"})
     window.save()
     problem = read_problem(tmp_path / "p.toml")
     found = {one["promise"]: one for one in window.job("policy", p=0.3)["policies"]}
@@ -174,45 +163,45 @@ def test_what_mends_and_what_completes_a_demonstration_are_jobs(window, tmp_path
     assert "no valid trajectory" in failed["error"]["error"]
 
 
-def test_cancelling_ends_the_process_and_the_next_job_is_done(window):
-    document = window.get("document")
-    window.put(changed(document["problem"], studio={"method": "paper(n_samples=64)", "max_iter": 1_000_000}))
+@pytest.fixture
+def endless(window, document):
+    """A job that learns without an end, and its process; the next job is done, however this one ended."""
+    window.change(studio={"method": "paper(n_samples=64)", "max_iter": 1_000_000})
     job = window.ask("POST", "jobs", {"kind": "learn"}, 202)["job"]
     wait_for(lambda: window.get(f"jobs/{job}")["records"])
-    pid = window.session.jobs_worker.warm().pid
-    busy = window.ask("POST", "jobs", {"kind": "find"}, 409)
-    assert (busy["job"], busy["kind"]) == (job, "learn")
-    assert lives(pid)
-    assert window.ask("DELETE", f"jobs/{job}")["state"] == "cancelled"
-    wait_for(lambda: not lives(pid))
-    assert window.get(f"jobs/{job}")["state"] == "cancelled"
+    yield job, window.session.jobs_worker.warm().pid
     window.put(document["problem"])
     assert len(window.job("generate", n=2)["trajectories"]) == 2
     assert window.get("jobs")["jobs"][-1]["kind"] == "generate"
+
+
+def test_cancelling_ends_the_process(window, endless):
+    job, pid = endless
+    busy = window.ask("POST", "jobs", {"kind": "find"}, 409)
+    assert (busy["job"], busy["kind"]) == (job, "learn")
+    assert psutil.pid_exists(pid)
+    assert window.ask("DELETE", f"jobs/{job}")["state"] == "cancelled"
+    wait_for(lambda: not psutil.pid_exists(pid))
+    assert window.get(f"jobs/{job}")["state"] == "cancelled"
     assert window.ask("DELETE", "jobs/j99", status=404)["kind"] == "NoJob"
 
 
-def test_a_worker_that_dies_is_replaced(window):
-    document = window.get("document")
-    window.put(changed(document["problem"], studio={"method": "paper", "max_iter": 1_000_000}))
-    job = window.ask("POST", "jobs", {"kind": "learn"}, 202)["job"]
-    wait_for(lambda: window.get(f"jobs/{job}")["records"])
-    os.kill(window.session.jobs_worker.warm().pid, 9)
+def test_a_worker_that_dies_is_replaced(window, endless):
+    job, pid = endless
+    os.kill(pid, 9)
     wait_for(lambda: window.get(f"jobs/{job}")["state"] == "failed")
     assert "died" in window.get(f"jobs/{job}")["error"]["error"]
-    window.put(document["problem"])
-    assert len(window.job("generate", n=2)["trajectories"]) == 2
 
 
 @pytest.mark.parametrize(
     ("features", "held_out", "broken"), [(["steps", "mud", "move up"], 0.0, 0), ([], 0.25, 0), (["mud"], 0.3, 2)]
 )
-def test_the_python_that_is_shown_does_the_same(window, tmp_path, features, held_out, broken, monkeypatch, capsys):
-    document = window.get("document")
+def test_the_python_that_is_shown_does_the_same(
+    window, document, tmp_path, features, held_out, broken, monkeypatch, capsys
+):
     document["demonstrations"][1]["weight"] = 3.0
-    tables = {"reward": {"features": features}, "studio": {"held_out": held_out, "l2": 0.05}}
-    unfinished = {"states": [[0, 0], [0, 1]], "actions": ["up"]}
-    window.put(changed(document["problem"], **tables), [unfinished] * broken + document["demonstrations"])
+    demos = [UNFINISHED] * broken + document["demonstrations"]
+    window.change(demos, reward={"features": features}, studio={"held_out": held_out, "l2": 0.05})
     assert window.get("python")["saved"] is False
     window.save()
     shown = window.get("python")
@@ -250,7 +239,7 @@ class Process:
         self._answers.put(message)
 
     def receive(self, seconds: float | None = None) -> tuple[object, ...]:
-        message = self._answers.get(timeout=20)
+        message = self._answers.get(timeout=DEADLINE)
         if message == ("gone",):
             raise EOFError
         return message
@@ -290,7 +279,7 @@ def test_a_job_that_begins_in_the_middle_of_a_cancel_gets_a_process_of_its_own(p
     class Stopping(Worker):
         def stop(self) -> None:
             rival.start()
-            assert second_is_there.wait(20)
+            assert second_is_there.wait(DEADLINE)
             super().stop()
 
     jobs = Jobs(Stopping(), lambda event, record: None)
@@ -299,16 +288,16 @@ def test_a_job_that_begins_in_the_middle_of_a_cancel_gets_a_process_of_its_own(p
 
     def begin() -> None:
         second.append(jobs.start(1, question("generate")))
-        assert Process.arrivals.get(timeout=20) == "generate"
+        assert Process.arrivals.get(timeout=DEADLINE) == "generate"
         second_is_there.set()
 
     rival = threading.Thread(target=begin)
-    assert Process.arrivals.get(timeout=20) == "learn"
+    assert Process.arrivals.get(timeout=DEADLINE) == "learn"
     assert jobs.cancel(first.name).state == "cancelled"
-    rival.join(20)
+    rival.join(DEADLINE)
     assert [process.asked for process in processes] == [["learn"], ["generate"]]
     processes[1].say("done", {"n": 1}, {})
-    assert second[0].ended.wait(20)
+    assert second[0].ended.wait(DEADLINE)
     assert (second[0].state, second[0].result) == ("done", {"n": 1})
 
 

@@ -17,7 +17,7 @@ def expected_table(grid: GridWorld) -> dict[tuple[int, int, int], float]:
     def landing(x: int, y: int, move: str) -> tuple[int, int] | None:
         cell = (x + MOVES[move][0], y + MOVES[move][1])
         open_cell = 0 <= cell[0] < grid.width and 0 <= cell[1] < grid.height and cell not in grid.walls
-        return cell if open_cell else None
+        return cell if open_cell else (x, y) if grid.bump else None
 
     table: dict[tuple[int, int, int], float] = {}
     for x, y in itertools.product(range(grid.width), range(grid.height)):
@@ -43,9 +43,8 @@ def grids(draw: st.DrawFn) -> GridWorld:
     start, goal = draw(st.sampled_from(cells)), draw(st.sampled_from([None, *cells]))
     walls = draw(st.sets(st.sampled_from(cells), max_size=5)) - {start, goal}
     moves = draw(st.lists(st.sampled_from(list(MOVES)), unique=True, min_size=1))
-    return GridWorld(
-        width, height, start, goal, moves=moves, walls=walls, horizon=5, slip=draw(st.sampled_from([0.0, 0.3]))
-    )
+    slip, bump = draw(st.sampled_from([0.0, 0.3])), draw(st.booleans())
+    return GridWorld(width, height, start, goal, moves=moves, walls=walls, horizon=5, slip=slip, bump=bump)
 
 
 @given(grids())
@@ -54,6 +53,7 @@ def test_transitions_follow_the_rules(grid: GridWorld) -> None:
     assert actual == pytest.approx(expected_table(grid), abs=1e-12)
     assert grid.n_states == grid.width * grid.height
     assert grid.n_actions == len(grid.moves)
+    assert ("bump=True" in repr(grid)) == grid.bump
 
 
 @given(grids())
@@ -83,10 +83,9 @@ def test_numbering_and_words() -> None:
     assert grid.describe_state(6) == "cell (2, 1)"
     assert grid.describe_action(3) == "move 'left'"
     assert not grid.available[grid.state((1, 0))].any()
-    assert grid.problem(Trajectory([0, 1], [1])) == (
-        0,
-        "move 'right' is not available in cell (0, 0) (available: move 'up')",
-    )
+    position, sentence = grid.problem(Trajectory([0, 1], [1])) or (None, "")
+    assert position == 0
+    assert all(words in sentence for words in ("move 'right'", "cell (0, 0)", "move 'up'"))
     assert "walls=1" in repr(grid)
     assert grid.walls == {(1, 0)}
 
@@ -109,11 +108,6 @@ def test_degenerate_grids_are_legal() -> None:
     assert sealed.max_length == 0
 
 
-def test_a_cyclic_grid_names_the_cycle_in_cells() -> None:
-    with pytest.raises(WorldError, match=r"circles \(cell \(0, 0\) -> cell .* -> cell \(0, 0\)\).*give a horizon"):
-        GridWorld(3, 3, (0, 0), (2, 2))
-
-
 def test_large_grids_are_built() -> None:
     moves = [move for move in MOVES if move != "stay"]
     grid = GridWorld(300, 300, (0, 0), (299, 299), moves=moves, horizon=600)
@@ -123,12 +117,12 @@ def test_large_grids_are_built() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"width": 0}, "width is a whole number, 1 or more; got 0"),
-        ({"height": 2.0}, "height is a whole number, 1 or more; got 2.0"),
-        ({"width": 10**5, "height": 10**5}, r"width \* height is a whole number, .* at most"),
-        ({"start": (3, 0)}, r"start \(3, 0\) is off the grid: x runs from 0 to 2, y from 0 to 1"),
-        ({"start": (0, -1)}, r"start \(0, -1\) is off the grid"),
-        ({"start": 0}, r"start must be a cell \(x, y\) of two integers, got 0"),
+        ({"width": 0}, "width .*got 0"),
+        ({"height": 2.0}, "height .*got 2.0"),
+        ({"width": 10**5, "height": 10**5}, r"width \* height .* at most"),
+        ({"start": (3, 0)}, r"start \(3, 0\) .*x .*0 to 2, y .*0 to 1"),
+        ({"start": (0, -1)}, r"start \(0, -1\) is off"),
+        ({"start": 0}, "start .*cell .*got 0"),
         ({"start": (0, 0, 0)}, "start must be a cell"),
         ({"start": (0.5, 0)}, "start must be a cell"),
         ({"start": (1, 0)}, r"start \(1, 0\) is in a wall"),
@@ -138,18 +132,23 @@ def test_large_grids_are_built() -> None:
         ({"walls": [3]}, "wall must be a cell"),
         ({"walls": 3}, "walls must be cells"),
         ({"walls": (1, 1)}, "wall must be a cell"),
-        ({"moves": ()}, "at least one move; the moves are up, down, left, right, up-right, .*, stay"),
-        ({"moves": ("up", "jump")}, "unknown move 'jump'; the moves are up, down, left, right, up-right, .*, stay"),
-        ({"moves": ("up", "left", "up")}, "move 'up' is given twice in .*; the moves are"),
+        ({"moves": ()}, "at least one move.* up, down, left, right, up-right, .*, stay"),
+        ({"moves": ("up", "jump")}, "'jump'.* up, down, left, right, up-right, .*, stay"),
+        ({"moves": ("up", "left", "up")}, "move 'up' is given twice"),
         ({"moves": "up"}, r"got the string 'up': write \('up',\)"),
         ({"moves": (0, 1)}, "unknown move 0"),
-        ({"moves": 4}, "moves must be a sequence of names, got 4"),
-        ({"slip": 1.0}, r"slip must be at least 0 and below 1, got 1\.0"),
-        ({"slip": -0.1}, r"slip must be at least 0 and below 1, got -0\.1"),
-        ({"slip": float("nan")}, "slip must be at least 0 and below 1, got nan"),
-        ({"slip": "0.1"}, "slip must be a probability, got str '0.1'"),
-        ({"horizon": -3}, "horizon is a whole number, 0 or more; got -3"),
+        ({"moves": 4}, "moves .*got 4"),
+        ({"slip": 1.0}, r"slip .*got 1\.0"),
+        ({"slip": -0.1}, r"slip .*got -0\.1"),
+        ({"slip": float("nan")}, "slip .*got nan"),
+        ({"slip": "0.1"}, "slip .*got str '0.1'"),
+        ({"horizon": -3}, "horizon .*got -3"),
         ({"goal": None, "horizon": None}, "without terminal states"),
+        ({"horizon": None}, r"\(cell \(0, 0\) -> cell .* -> cell \(0, 0\)\).*horizon"),
+        ({"moves": ("up", "right"), "bump": True, "horizon": None}, "horizon"),  # staying is a cycle
+        ({"bump": "yes"}, "bump .*got 'yes'"),
+        ({"start": [(0, 0), (0, 0)]}, r"start \(0, 0\) is given twice"),
+        ({"goal": [(2, 1), (9, 9)]}, r"goal \(9, 9\) is off the grid"),
     ],
 )
 def test_refuses(change: dict[str, object], message: str) -> None:
@@ -160,14 +159,14 @@ def test_refuses(change: dict[str, object], message: str) -> None:
 
 def test_questions_about_cells_and_moves_that_do_not_exist() -> None:
     grid = GridWorld(3, 2, (0, 0), (2, 1), moves=("up", "right"))
-    with pytest.raises(WorldError, match=r"cell \(3, 0\) is off the grid"):
-        grid.state((3, 0))
-    with pytest.raises(WorldError, match="state 6 does not exist: the world has states 0 to 5"):
-        grid.cell(6)
-    with pytest.raises(WorldError, match=r"cell \(0, 7\) is off the grid"):
-        grid.at((0, 0), (0, 7))
-    with pytest.raises(WorldError, match=r"move 'left' is not one of this grid's moves \('up', 'right'\)"):
-        grid.doing("left")
+    for ask, words in (
+        (lambda: grid.state((3, 0)), r"cell \(3, 0\)"),
+        (lambda: grid.cell(6), "state 6 .*0 to 5"),
+        (lambda: grid.at((0, 0), (0, 7)), r"cell \(0, 7\)"),
+        (lambda: grid.doing("left"), r"'left' .*\('up', 'right'\)"),
+    ):
+        with pytest.raises(WorldError, match=words):
+            ask()
 
 
 @pytest.mark.parametrize("goal", [(2, 1), None])
@@ -189,33 +188,6 @@ def test_svg_of_a_large_grid_stays_small() -> None:
     assert not list(svg.iter("{http://www.w3.org/2000/svg}text"))
 
 
-@pytest.mark.parametrize("slip", [0.0, 0.2])
-def test_moves_into_walls_and_off_the_grid_may_bump(slip):
-    """Against a plain walk over the cells: every move is available, and what is blocked stays in place."""
-    grid = GridWorld(3, 2, start=(0, 0), goal=(2, 1), walls=[(1, 0)], horizon=6, slip=slip, bump=True)
-    found = {}
-    for state, action, target, probability in grid.transitions.tolist():
-        found[int(state), int(action), int(target)] = probability
-    steps = {"up": (0, 1), "right": (1, 0), "down": (0, -1), "left": (-1, 0)}
-    expected = {}
-    for x, y in [(0, 0), (2, 0), (0, 1), (1, 1)]:
-        for action in range(4):
-            for outcome, move in enumerate(grid.moves):
-                chance = 1 - slip if outcome == action else slip / 3
-                to = (x + steps[move][0], y + steps[move][1])
-                if not (0 <= to[0] < 3 and 0 <= to[1] < 2) or to == (1, 0):
-                    to = (x, y)
-                if chance:
-                    key = grid.state((x, y)), action, grid.state(to)
-                    expected[key] = expected.get(key, 0.0) + chance
-    assert found == pytest.approx(expected)
-    assert "bump=True" in repr(grid)
-    with pytest.raises(WorldError, match="horizon"):
-        GridWorld(3, 2, start=(0, 0), goal=(2, 1), moves=("up", "right"), bump=True)  # staying is a cycle
-    with pytest.raises(WorldError, match="bump must be True or False, got 'yes'"):
-        GridWorld(3, 2, start=(0, 0), goal=(2, 1), horizon=3, bump="yes")
-
-
 def test_several_starts_and_goals():
     grid = GridWorld(3, 3, start=[(0, 0), (1, 0)], goal=[(2, 2), (0, 2)], moves=("up", "right"))
     assert grid.start[[0, 1]].tolist() == [0.5, 0.5]
@@ -227,10 +199,6 @@ def test_several_starts_and_goals():
     assert grid._repr_svg_().count('class="goal"') == grid._repr_svg_().count('class="start"') == 2
     one = GridWorld(3, 3, start=[[1, 0]], goal=[1, 2], moves=("up", "right"))
     assert (one.given_start, one.given_goal) == ((1, 0), (1, 2))
-    with pytest.raises(WorldError, match=r"start \(0, 0\) is given twice"):
-        GridWorld(3, 3, start=[(0, 0), (0, 0)], goal=(2, 2), moves=("up", "right"))
-    with pytest.raises(WorldError, match=r"goal \(9, 9\) is off the grid"):
-        GridWorld(3, 3, start=(0, 0), goal=[(2, 2), (9, 9)], moves=("up", "right"))
 
 
 def test_another_start_is_drawn_and_saved_as_such(tmp_path):

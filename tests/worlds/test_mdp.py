@@ -1,6 +1,8 @@
 import itertools
 import math
 import pickle
+import re
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -8,16 +10,50 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worlds.worlds_by_hand import ByHand, worlds_by_hand
+from reference import enumerate_trajectories
 from xmen import MDP, Trajectory, TrajectoryError, WorldError
 
 CHAIN = [(0, 0, 1, 1.0), (1, 0, 2, 1.0)]
 
 
+@dataclass
+class ByHand:
+    """A small world as plain dictionaries: table[state, action] = {next_state: probability}."""
+
+    n_states: int
+    n_actions: int
+    table: dict[tuple[int, int], dict[int, float]]
+    start: dict[int, float]
+    terminal: set[int]
+    horizon: int
+
+    def build(self) -> MDP:
+        rows = [(s, a, t, p) for (s, a), outcomes in self.table.items() for t, p in outcomes.items()]
+        start = [self.start.get(s, 0.0) for s in range(self.n_states)]
+        return MDP(self.n_states, self.n_actions, rows, start, self.terminal, self.horizon)
+
+
+@st.composite
+def worlds_by_hand(draw: st.DrawFn) -> ByHand:
+    n_states = draw(st.integers(1, 4))
+    n_actions = draw(st.integers(1, 2))
+    states = st.integers(0, n_states - 1)
+    table = {}
+    for pair in itertools.product(range(n_states), range(n_actions)):
+        targets = draw(st.lists(states, unique=True, max_size=2))
+        if targets:
+            table[pair] = {t: 1.0 / len(targets) for t in targets}
+    starts = draw(st.lists(states, unique=True, min_size=1, max_size=2))
+    terminal = draw(st.sets(states, max_size=2))
+    if not table:
+        table[0, 0] = {0: 1.0}
+    return ByHand(n_states, n_actions, table, {s: 1.0 / len(starts) for s in starts}, terminal, draw(st.integers(0, 4)))
+
+
 @given(worlds_by_hand())
 def test_problem_and_dynamics_agree_with_enumeration(hand: ByHand) -> None:
     world = hand.build()
-    complete = hand.complete()
+    complete = {(states, actions): weight for states, actions, weight in enumerate_trajectories(world)}
     lengths = [len(actions) for _, actions in complete]
     for length in range(min(hand.horizon + 1, 3) + 1):
         for states in itertools.product(range(hand.n_states), repeat=length + 1):
@@ -43,17 +79,16 @@ def test_columns_are_the_table(hand: ByHand) -> None:
     kept = {(s, a): outcomes for (s, a), outcomes in hand.table.items() if s not in hand.terminal}
     rows = sorted((s, a, t, p) for (s, a), outcomes in kept.items() for t, p in outcomes.items())
     assert world.transitions.tolist() == [list(row) for row in rows]
+    assert world.start.tolist() == [hand.start.get(s, 0.0) for s in range(hand.n_states)]
+    assert world.horizon == hand.horizon
     assert world.row_start.tolist() == [sum(row[0] < s for row in rows) for s in range(hand.n_states + 1)]
     assert {(s, a) for s, a in np.argwhere(world.available).tolist()} == set(kept)
     assert world.deterministic == all(p == 1.0 for *_, p in rows)
     assert world.has_terminal == bool(hand.terminal)
     assert set(np.flatnonzero(world.terminal).tolist()) == hand.terminal
-    again = (
-        MDP(world.n_states, world.n_actions, world.transitions, world.start, world.terminal, world.horizon)
-        if (len(rows) or hand.terminal >= set(hand.start))
-        else world
-    )
-    np.testing.assert_array_equal(again.transitions, world.transitions)
+    if rows or hand.terminal >= set(hand.start):
+        again = MDP(world.n_states, world.n_actions, world.transitions, world.start, world.terminal, world.horizon)
+        np.testing.assert_array_equal(again.transitions, world.transitions)
 
 
 @given(worlds_by_hand())
@@ -109,19 +144,6 @@ def test_rows_can_be_a_dense_table_by_state_or_by_action(axes: tuple[int, int, i
             assert np.array_equal(getattr(given, name), getattr(other, name))
 
 
-def test_a_dense_table_of_another_shape_or_that_could_be_either_is_refused() -> None:
-    with pytest.raises(WorldError, match=r"shape \(3, 3, 2\).*\(3, 2, 3\) by state.*\(2, 3, 3\) by action"):
-        MDP(3, 2, np.zeros((3, 3, 2)), start=0, terminal=[2])
-    with pytest.raises(WorldError, match=r"may be by state.*np.argwhere"):
-        MDP(2, 2, np.full((2, 2, 2), 0.5), start=0, terminal=[1])
-    with pytest.raises(WorldError, match=r"2 more such pairs\): divide them by their sums, in float64"):
-        MDP(3, 1, np.full((3, 1, 3), 1 / 3).astype(np.float32), start=0, horizon=2)
-    with pytest.raises(WorldError, match="row 0 must have 4 entries"):
-        MDP(2, 1, [[[0.0, 1.0], [1.0]], [[0.0, 1.0]]], start=0, terminal=[1])
-    with pytest.raises(WorldError, match="the probability is -1"):
-        MDP(2, 1, np.array([[[0.0, -1.0]], [[0.0, 0.0]]]), start=0, terminal=[1])
-
-
 def test_arrays_are_read_only_also_after_pickling() -> None:
     world = MDP(3, 1, CHAIN, start=0, terminal=[2])
     for copy in (world, pickle.loads(pickle.dumps(world))):
@@ -168,31 +190,30 @@ def test_many_parallel_ways_are_one_way() -> None:
 
 
 @pytest.mark.parametrize(
-    ("states", "actions", "position", "sentence"),
+    ("states", "actions", "position", "words"),
     [
-        ([1, 2], [0], 0, "starts in state 1, which is not a start (start: state 0)"),
-        ([9, 2], [0], 0, "state 9 does not exist: the world has states 0 to 3"),
-        ([0, 1], [0], 1, "ends in state 1, which is not terminal (terminal: state 2)"),
-        ([0, 1, 2, 0], [0, 0, 0], 2, "goes on after state 2, which is terminal"),
-        ([0, 3], [0], 0, "action 0 in state 0 never leads to state 3 (it leads to state 0, state 1)"),
-        ([0, 10**30], [0], 1, f"state {10**30} does not exist"),
-        ([0, 1], [1], 0, "action 1 is not available in state 0 (available: action 0)"),
-        ([0, 1], [7], 0, "action 7 does not exist: the world has actions 0 to 1"),
-        ([0, 1], [10**30], 0, f"action {10**30} does not exist"),
-        ([0, 0, 0, 0, 1, 2], [0] * 5, 4, "has 5 actions, the horizon allows 4"),
+        ([1, 2], [0], 0, "starts in state 1.* state 0"),
+        ([9, 2], [0], 0, "state 9 .*0 to 3"),
+        ([0, 1], [0], 1, "ends in state 1.* state 2"),
+        ([0, 1, 2, 0], [0, 0, 0], 2, "after state 2"),
+        ([0, 3], [0], 0, "action 0 in state 0 .* state 3 .*state 0, state 1"),
+        ([0, 10**30], [0], 1, f"state {10**30}"),
+        ([0, 1], [1], 0, "action 1 .* state 0 .*action 0"),
+        ([0, 1], [7], 0, "action 7 .*0 to 1"),
+        ([0, 1], [10**30], 0, f"action {10**30}"),
+        ([0, 0, 0, 0, 1, 2], [0] * 5, 4, "has 5 actions, .*horizon .* 4"),
+        ([0, 3, 2, 2, 2, 2], [0] * 5, 0, "action 0 in state 0"),  # the first thing that is wrong
     ],
 )
-def test_problem_says_what_and_where(states: list[int], actions: list[int], position: int, sentence: str) -> None:
+def test_problem_says_what_and_where(states: list[int], actions: list[int], position: int, words: str) -> None:
     rows = [(0, 0, 1, 0.5), (0, 0, 0, 0.5), (1, 0, 2, 1.0), (3, 0, 2, 1.0)]
     world = MDP(4, 2, rows, start=0, terminal=[2], horizon=4)
     problem = world.problem(Trajectory(states, actions))
     assert problem is not None
     assert problem[0] == position
-    assert sentence in problem[1]
-    if sentence.startswith(("ends", "has")):
-        assert world.log_dynamics(Trajectory(states, actions)) > -np.inf
-    else:
-        assert world.log_dynamics(Trajectory(states, actions)) == -np.inf
+    assert re.search(words, problem[1])
+    incomplete = words.startswith(("ends", "has"))
+    assert (world.log_dynamics(Trajectory(states, actions)) > -np.inf) == incomplete
 
 
 def test_fixed_length_trajectories_have_exactly_the_horizon() -> None:
@@ -200,7 +221,9 @@ def test_fixed_length_trajectories_have_exactly_the_horizon() -> None:
     assert world.problem(Trajectory([0, 0, 0], [0, 0])) is None
     for n_actions, position in ((1, 1), (3, 2)):
         problem = world.problem(Trajectory([0] * (n_actions + 1), [0] * n_actions))
-        assert problem == (position, f"has {n_actions} actions, without terminal states it must have exactly 2")
+        assert problem is not None
+        assert problem[0] == position
+        assert re.search(f"{n_actions} actions.* exactly 2", problem[1])
 
 
 @given(worlds_by_hand(), st.lists(st.tuples(*[st.integers(-2, 5)] * 3), max_size=8))
@@ -218,69 +241,74 @@ NAN = float("nan")
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"n_states": 0}, "n_states is a whole number, 1 or more; got 0"),
-        ({"n_states": 2.5}, r"n_states is a whole number, . or more; got 2\.5 .float"),
-        ({"n_states": True}, "n_states is a whole number, . or more; got True .bool"),
-        ({"n_states": 2**40}, "n_states is a whole number, .* at most"),
-        ({"n_actions": -1}, "n_actions is a whole number, 1 or more; got -1"),
-        ({"n_actions": "two"}, "n_actions is a whole number, . or more; got 'two' .str"),
+        ({"n_states": 0}, "n_states .*got 0"),
+        ({"n_states": 2.5}, r"n_states .*got 2\.5 .float"),
+        ({"n_states": True}, "n_states .*got True .bool"),
+        ({"n_states": 2**40}, "n_states .* at most"),
+        ({"n_actions": -1}, "n_actions .*got -1"),
+        ({"n_actions": "two"}, "n_actions .*got 'two' .str"),
         ({"transitions": []}, "transitions is empty"),
-        ({"transitions": 7}, r"transitions must be rows \(state, action, next_state, probability\), got 7 .int"),
-        ({"transitions": "abcd"}, "transitions must be rows"),
-        ({"transitions": [(0, 0, 1)]}, "row 0 must have 4 entries .* got 3"),
-        ({"transitions": [*CHAIN, (1, 0, 2)]}, "row 2 must have 4 entries .* got 3"),
-        ({"transitions": [*CHAIN, 5]}, "row 2 must be .* got 5"),
-        ({"transitions": np.zeros((3, 3))}, "row 0 must have 4 entries .* got 3"),
-        ({"transitions": [(0, "up", 1, 1.0)]}, "row 0: action must be a number, got 'up' .str"),
-        ({"transitions": [(0, 0, 1, "1.0")]}, "row 0: probability must be a number, got '1.0' .str"),
-        ({"transitions": [(0, None, 1, 1.0)]}, "row 0: action must be a number, got None .NoneType"),
-        ({"transitions": [*CHAIN, (3, 0, 1, 1.0)]}, "row 2 .*: state is 3, but states are the integers 0 to 2"),
+        ({"transitions": 7}, "transitions .*got 7 .int"),
+        ({"transitions": "abcd"}, "transitions .*str"),
+        ({"transitions": [(0, 0, 1)]}, "row 0 .*4.* got 3"),
+        ({"transitions": [*CHAIN, (1, 0, 2)]}, "row 2 .*4.* got 3"),
+        ({"transitions": [*CHAIN, 5]}, "row 2 .*got 5"),
+        ({"transitions": np.zeros((3, 3))}, "row 0 .*4.* got 3"),
+        ({"transitions": [(0, "up", 1, 1.0)]}, "row 0: action .*got 'up' .str"),
+        ({"transitions": [(0, 0, 1, "1.0")]}, "row 0: probability .*got '1.0' .str"),
+        ({"transitions": [(0, None, 1, 1.0)]}, "row 0: action .*got None .NoneType"),
+        ({"transitions": [*CHAIN, (3, 0, 1, 1.0)]}, "row 2 .*: state is 3.* 0 to 2"),
         ({"transitions": [(-1, 0, 1, 1.0)]}, "row 0 .*: state is -1"),
-        ({"transitions": [(0, 1, 1, 1.0)]}, "row 0 .*: action is 1, but actions are the integers 0 to 0"),
+        ({"transitions": [(0, 1, 1, 1.0)]}, "row 0 .*: action is 1.* 0 to 0"),
         ({"transitions": [(0, 0, 9, 1.0)]}, "row 0 .*: next_state is 9"),
         ({"transitions": [(0, 0, 1.5, 1.0)]}, r"row 0 .*: next_state is 1\.5"),
         ({"transitions": [(0, 0, NAN, 1.0)]}, "row 0 .*: next_state is nan"),
         ({"transitions": [(float("inf"), 0, 0, 1.0)]}, "row 0 .*: state is inf"),
-        ({"transitions": [(10**400, 0, 0, 1.0)]}, "row 0: state must be a number"),
-        ({"transitions": [(0, 0, 1, NAN)]}, "row 0 .*: the probability is nan"),
-        ({"transitions": [(0, 0, 1, -0.5), (0, 0, 2, 1.5)]}, r"row 0 .*: the probability is -0\.5"),
-        ({"transitions": [(0, 0, 1, float("inf"))]}, "row 0 .*: the probability is inf"),
-        ({"transitions": [*CHAIN, (0, 0, 2, 0.1)]}, r"action 0 in state 0 sum to 1\.1, not to 1$"),
-        ({"transitions": [(0, 0, 1, 0.9), (1, 0, 2, 0.5)]}, r"state 0 sum to 0\.9, not to 1 \(1 more such pairs\)"),
-        ({"transitions": [(0, 0, 1, 0.0), (1, 0, 2, 1.0)]}, "action 0 in state 0 sum to 0, not to 1"),
-        ({"transitions": [(0, 0, 1, 1 - 1e-8), (1, 0, 2, 1.0)]}, r"sum to 0\.99999999, not to 1"),
-        ({"start": 3}, "start state 3 does not exist: the world has states 0 to 2"),
-        ({"start": -1}, "start state -1 does not exist"),
-        ({"start": 0.0}, "start must be one state .* or a probability vector of length 3, got .* .float"),
-        ({"start": True}, "start must be one state .* got .* .bool"),
-        ({"start": None}, "start must be one state .* got None .NoneType"),
-        ({"start": "abc"}, "start must be one state"),
-        ({"start": [0, 1]}, "probability vector of length 3, got a vector of length 2"),
-        ({"start": []}, "probability vector of length 3, got a vector of length 0"),
-        ({"start": [[1, 0, 0]]}, "start must be one state"),
-        ({"start": [[1, 0], 0]}, "start must be one state"),
-        ({"start": [0.5, 0.4, 0]}, r"start: the probabilities sum to 0\.9, not to 1"),
-        ({"start": [1.5, -0.5, 0]}, r"start: the probability of state 1 is -0\.5"),
-        ({"start": [NAN, 1, 0]}, "start: the probability of state 0 is nan"),
-        ({"terminal": [3]}, "terminal state 3 does not exist: the world has states 0 to 2"),
-        ({"terminal": [-1]}, "terminal state -1 does not exist"),
-        ({"terminal": ["goal"]}, r"terminal must be states \(integers\), got 'goal' .str. among them"),
+        ({"transitions": [(10**400, 0, 0, 1.0)]}, "row 0: state "),
+        ({"transitions": [(0, 0, 1, NAN)]}, "row 0 .*probability is nan"),
+        ({"transitions": [(0, 0, 1, -0.5), (0, 0, 2, 1.5)]}, r"row 0 .*probability is -0\.5"),
+        ({"transitions": [(0, 0, 1, float("inf"))]}, "row 0 .*probability is inf"),
+        ({"transitions": [*CHAIN, (0, 0, 2, 0.1)]}, r"action 0 in state 0 sum to 1\.1"),
+        ({"transitions": [(0, 0, 1, 0.9), (1, 0, 2, 0.5)]}, r"state 0 sum to 0\.9, .*\(1 more such pairs\)"),
+        ({"transitions": [(0, 0, 1, 0.0), (1, 0, 2, 1.0)]}, "action 0 in state 0 sum to 0,"),
+        ({"transitions": [(0, 0, 1, 1 - 1e-8), (1, 0, 2, 1.0)]}, r"sum to 0\.99999999"),
+        ({"start": 3}, "start state 3 .* 0 to 2"),
+        ({"start": -1}, "start state -1"),
+        ({"start": 0.0}, "start .*length 3, got .* .float"),
+        ({"start": True}, "start .* got .* .bool"),
+        ({"start": None}, "start .* got None"),
+        ({"start": "abc"}, "start must be"),
+        ({"start": [0, 1]}, "length 3, got .*length 2"),
+        ({"start": []}, "length 3, got .*length 0"),
+        ({"start": [[1, 0, 0]]}, "start must be"),
+        ({"start": [[1, 0], 0]}, "start must be"),
+        ({"start": [0.5, 0.4, 0]}, r"start: .* sum to 0\.9, not to 1"),
+        ({"start": [1.5, -0.5, 0]}, r"start: .*state 1 is -0\.5"),
+        ({"start": [NAN, 1, 0]}, "start: .*state 0 is nan"),
+        ({"terminal": [3]}, "terminal state 3 .* 0 to 2"),
+        ({"terminal": [-1]}, "terminal state -1"),
+        ({"terminal": ["goal"]}, "terminal .*got 'goal' .str"),
         ({"terminal": "2"}, "terminal must be states"),
-        ({"terminal": [True]}, "terminal must be states .* got .* .bool"),
+        ({"terminal": [True]}, "terminal .* got .* .bool"),
         ({"terminal": 2.0}, "terminal must be states"),
         ({"terminal": None}, "terminal must be states"),
-        ({"terminal": np.array([True])}, r"boolean mask must have shape \(3,\), got \(1,\)"),
-        ({"horizon": -1}, "horizon is a whole number, 0 or more; got -1"),
-        ({"horizon": 2.0}, r"horizon is a whole number, . or more; got 2\.0 .float"),
-        ({"horizon": True}, "horizon is a whole number, . or more; got True .bool"),
-        ({"horizon": "10"}, "horizon is a whole number, . or more; got '10' .str"),
-        ({"horizon": 10**30}, "horizon is a whole number, .* at most"),
-        ({"terminal": ()}, "without terminal states all trajectories have exactly `horizon` actions: give a horizon"),
-        (
-            {"transitions": [*CHAIN[:1], (1, 0, 2, 0.5), (1, 0, 0, 0.5)]},
-            r"round in circles \(state 0 -> state 1 -> state 0\).*give a horizon",
-        ),
+        ({"terminal": np.array([True])}, r"\(3,\), got \(1,\)"),
+        ({"horizon": -1}, "horizon .*got -1"),
+        ({"horizon": 2.0}, r"horizon .*got 2\.0 .float"),
+        ({"horizon": True}, "horizon .*got True .bool"),
+        ({"horizon": "10"}, "horizon .*got '10' .str"),
+        ({"horizon": 10**30}, "horizon .* at most"),
+        ({"terminal": ()}, "without terminal states .*horizon"),
+        ({"transitions": [*CHAIN[:1], (1, 0, 2, 0.5), (1, 0, 0, 0.5)]}, r"\(state 0 -> state 1 -> state 0\).*horizon"),
         ({"transitions": [(0, 0, 0, 0.5), (0, 0, 2, 0.5)]}, r"\(state 0 -> state 0\)"),
+        (
+            {"n_actions": 2, "transitions": np.zeros((3, 3, 2))},
+            r"\(3, 3, 2\).*\(3, 2, 3\) by state.*\(2, 3, 3\) by action",
+        ),
+        ({"n_states": 2, "n_actions": 2, "transitions": np.full((2, 2, 2), 0.5), "terminal": [1]}, "may be by state"),
+        ({"transitions": np.full((3, 1, 3), 1 / 3).astype(np.float32), "terminal": ()}, r"2 more .*float64"),
+        ({"n_states": 2, "transitions": [[[0.0, 1.0], [1.0]], [[0.0, 1.0]]]}, "row 0 .*4 entries"),
+        ({"n_states": 2, "transitions": np.array([[[0.0, -1.0]], [[0.0, 0.0]]]), "terminal": [1]}, "probability is -1"),
     ],
 )
 def test_refuses(change: dict[str, object], message: str) -> None:
@@ -290,7 +318,7 @@ def test_refuses(change: dict[str, object], message: str) -> None:
 
 def test_a_long_cycle_is_named_by_its_beginning() -> None:
     ring = [(s, 0, (s + 1) % 50, 1.0) for s in range(50)]
-    with pytest.raises(WorldError, match=r"state 0 -> state 1 -> .* -> state 7 -> \.\.\.\)") as caught:
+    with pytest.raises(WorldError, match=r"state 0 -> state 1 -> .* -> state 7 -> \.\.\.") as caught:
         MDP(52, 1, [*ring, (50, 0, 51, 1.0)], start=0, terminal=[51])
     assert len(str(caught.value)) < 300
 
@@ -311,8 +339,8 @@ def test_unfinished_episodes_are_told_from_impossible_ones():
     late, stuck = Trajectory([0, 0, 0, 0], [0, 0, 0]), Trajectory([0, 0, 2], [0, 1])
     assert world.unfinished(late)
     assert world.unfinished(stuck)
-    assert "runs out of time: after all 3 actions of the horizon it is in state 0" in world.problem(late)[1]
-    assert world.problem(stuck)[1].endswith("and has no actions")
+    assert re.search("all 3 actions of the horizon .*state 0", world.problem(late)[1])
+    assert "has no actions" in world.problem(stuck)[1]
     for other in ([0, 0], [0, 1], [1], [0, 2, 0], [0, 0, 0, 0, 0], [9, 0]):
         assert not world.unfinished(Trajectory(other, [0] * (len(other) - 1)))
     endless = MDP(3, 2, rows, start=0, horizon=3)
@@ -332,16 +360,17 @@ def test_the_action_between_two_states_is_the_only_one_there_is(hand: ByHand) ->
         if len(fitting) == 1:
             assert world.along([state, after]) == Trajectory([state, after], fitting)
             continue
-        with pytest.raises(TrajectoryError, match="expected exactly one") as caught:
+        number = f"{len(fitting)} actions" if fitting else "no action"
+        with pytest.raises(TrajectoryError, match=f"position 0: {number} .* state {state} to state {after}"):
             world.along([state, after])
-        number = f"{len(fitting)} actions lead" if fitting else "no action leads"
-        assert f"position 0: {number} from state {state} to state {after}" in str(caught.value)
 
 
 def test_states_that_are_not_there_are_named_with_their_position() -> None:
     world = MDP(3, 1, CHAIN, 0, [2])
     assert world.along([0, 1, 2]) == Trajectory([0, 1, 2], [0, 0])
-    with pytest.raises(TrajectoryError, match="position 1: state 7 does not exist: the world has states 0 to 2"):
-        world.along([0, 1, 7])
-    with pytest.raises(TrajectoryError, match="state 2 to state 1, expected exactly one; nothing leads on from there"):
-        world.along([0, 1, 2, 1])
+    for states, words in (
+        ([0, 1, 7], "position 1: state 7 .*0 to 2"),
+        ([0, 1, 2, 1], "state 2 to state 1.*nothing leads"),
+    ):
+        with pytest.raises(TrajectoryError, match=words):
+            world.along(states)

@@ -35,9 +35,8 @@ def streets():
 def test_what_osmnx_knows_becomes_features(streets):
     network = xm.Network.from_networkx(streets)
     assert {"length", "speed_kph", "travel_time", "maxspeed", "highway=tertiary", "u-turn"} <= {*network.feature_names}
-    assert network.attributes["geometry"] == "the shape of a link, for plots"
-    assert network.attributes["lanes"] == "a number; 0 for 4 links without one, for which 'lanes missing' is 1"
-    assert "of 2 lists the first entry" in network.attributes["maxspeed"]
+    for name, words in (("geometry", "shape"), ("lanes", "0 for 4 links"), ("maxspeed", "of 2 lists")):
+        assert words in network.attributes[name]
     tau = network.trip([(101, 102, 0), (102, 103, 0)])
     model = xm.XMEN(network, features=network.select("travel_time", "u-turn"), l2=1e-3).fit([tau] * 3)
     assert model.score([tau]) > np.log(0.5)
@@ -87,11 +86,8 @@ def test_a_saved_model_has_its_network_back(streets, tmp_path, states):
     loaded = xm.load(tmp_path / "model")
     again = loaded.world
     assert type(again) is type(network)
-    assert (again.names, again.feature_names, again.attributes) == (
-        network.names,
-        network.feature_names,
-        network.attributes,
-    )
+    for part in ("names", "feature_names", "attributes"):
+        assert getattr(again, part) == getattr(network, part)
     assert again.state(name) == network.state(name)
     assert again.describe_state(0) == network.describe_state(0)
     np.testing.assert_array_equal(again.lines, network.lines)
@@ -109,8 +105,6 @@ def test_names_of_tuples_come_back_as_tuples(tmp_path):
     for x, y in town:
         town.nodes[x, y].update(x=x, y=y)
     network = xm.Network.from_networkx(town)
-    model = xm.XMEN(network, features=network.select("moves"), l2=0.1).fit(
-        [network.trip([((0, 0), (0, 1)), ((0, 1), (1, 1))])]
-    )
-    model.save(tmp_path / "model")
+    demos = [network.trip([((0, 0), (0, 1)), ((0, 1), (1, 1))])]
+    xm.XMEN(network, features=network.select("moves"), l2=0.1).fit(demos).save(tmp_path / "model")
     assert xm.load(tmp_path / "model").world.state(((0, 1), (1, 1))) == network.state(((0, 1), (1, 1)))

@@ -1,8 +1,10 @@
-"""Road networks from graphs, and trips from files."""
+"""Road networks from graphs, trips from files, and the tasks of a network."""
 
 from __future__ import annotations
 
 import json
+import pickle
+import re
 from itertools import pairwise
 
 import networkx as nx
@@ -12,7 +14,7 @@ import pytest
 import xmen as xm
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def town():
     """A square of two-way streets with a one-way diagonal, as OpenStreetMap tools write it."""
     graph = nx.MultiDiGraph()
@@ -25,8 +27,17 @@ def town():
     return graph
 
 
-def test_links_are_states(town):
-    network = xm.Network.from_networkx(town)
+@pytest.fixture(scope="module")
+def network(town):
+    return xm.Network.from_networkx(town)
+
+
+@pytest.fixture(scope="module")
+def nodes(town):
+    return xm.Network.from_networkx(town, states="nodes")
+
+
+def test_links_are_states(network):
     assert network.n_states == 9
     tau = network.trip([("a", "b"), ("b", "c"), ("c", "d")])
     assert [network.names[s] for s in tau.states] == [("a", "b", 0), ("b", "c", 0), ("c", "d", 0)]
@@ -39,33 +50,23 @@ def test_links_are_states(town):
     assert str(xm.parse_constraint(str(forbidden))) == str(forbidden)
 
 
-def test_features_are_of_what_a_move_enters(town):
-    network = xm.Network.from_networkx(town)
-    assert network.feature_names == (
-        "length",
-        "highway=primary",
-        "highway=residential",
-        "lanes",
-        "lanes missing",
-        "oneway",
-        "oneway missing",
-        "left",
-        "right",
-        "u-turn",
-        "moves",
+def test_features_are_of_what_a_move_enters(network):
+    assert ", ".join(network.feature_names) == (
+        "length, highway=primary, highway=residential, lanes, lanes missing, oneway, oneway missing, "
+        "left, right, u-turn, moves"
     )
     diagonal = network.state(("a", "c"))
     before = network.state(("b", "a"))
     action = int(network.along([before, diagonal]).actions[0])
-    row = network.features[before * network.n_actions + action].toarray()[0]
-    assert dict(zip(network.feature_names, row, strict=True))["length"] == 141.0
-    assert dict(zip(network.feature_names, row, strict=True))["highway=primary"] == 1.0
+    numbers = network.features[before * network.n_actions + action].toarray()[0]
+    row = dict(zip(network.feature_names, numbers, strict=True))
+    assert (row["length"], row["highway=primary"]) == (141.0, 1.0)
     assert network.select("u-turn", "length").shape == (network.n_states * network.n_actions, 2)
-    assert network.attributes["highway"].endswith("of 1 lists the first entry")
-    assert "0 for 1 links without one, for which 'lanes missing' is 1" in network.attributes["lanes"]
+    assert "of 1 lists" in network.attributes["highway"]
+    assert all(words in network.attributes["lanes"] for words in ("0 for 1 links", "'lanes missing' is 1"))
     lacking = network.select("lanes", "lanes missing").toarray()[network.available.ravel()]
     assert np.unique(lacking, axis=0).tolist() == [[0.0, 1.0], [2.0, 0.0]]
-    with pytest.raises(xm.WorldError, match=r"'lanes' is missing on some links .* select 'lanes missing' as well"):
+    with pytest.raises(xm.WorldError, match=r"'lanes' .*'lanes missing'"):
         network.select("length", "lanes")
     assert network.attributes["name"] == network.attributes["osmid"] == "not used"
     with pytest.raises(xm.WorldError, match="no feature 'tolls'"):
@@ -79,12 +80,11 @@ def test_parallel_links_are_told_apart_by_their_keys():
     assert network.names[network.state(("b", "c"))] == ("b", "c", "bridge")
     assert network.names[network.state(("a", "b", 1))] == ("a", "b", 1)
     for name in (("a", "b"), "(a, b)"):
-        with pytest.raises(xm.WorldError, match=r"2 parallel links: write one of \('a', 'b', 0\), \('a', 'b', 1\)"):
+        with pytest.raises(xm.WorldError, match=r"2 parallel links: .*\('a', 'b', 0\), \('a', 'b', 1\)"):
             network.state(name)
 
 
-def test_links_as_files_have_them(town, tmp_path):
-    network = xm.Network.from_networkx(town)
+def test_links_as_files_have_them(network, tmp_path):
     expected = [network.trip([("a", "b"), ("b", "c"), ("c", "d")])]
     file = tmp_path / "trips.csv"
     for path in (
@@ -107,12 +107,10 @@ def test_names_with_spaces_and_underscores_come_in_lists(tmp_path):
     assert xm.read_trips(file, network)[0].states == (0, 1, 2)
 
 
-def test_a_file_that_is_not_there(town):
-    network = xm.Network.from_networkx(town)
+def test_a_file_that_is_not_there(network):
     for read in (lambda: xm.read_trips("nofile.csv", network), lambda: xm.read_demos("nofile.csv")):
-        with pytest.raises(xm.MissingFileError, match=r"nofile\.csv: No such file or directory in /") as caught:
+        with pytest.raises(xm.MissingFileError, match=r"nofile\.csv: .* in /"):
             read()
-        assert isinstance(caught.value, FileNotFoundError)
 
 
 def test_nodes_are_states(town):
@@ -129,19 +127,21 @@ def test_undirected_graphs_go_both_ways():
     assert network.trip([3, 2, 1, 0]).states == (3, 2, 1, 0)
 
 
-def test_what_cannot_be_a_network():
-    with pytest.raises(xm.WorldError, match="networkx graph"):
-        xm.Network.from_networkx([(0, 1)])
-    with pytest.raises(xm.WorldError, match="no edges"):
-        xm.Network.from_networkx(nx.empty_graph(3))
-    with pytest.raises(xm.WorldError, match="finite"):
-        xm.Network.from_networkx(nx.DiGraph([(0, 1, {"length": np.nan}), (1, 0, {"length": 1.0})]))
-    with pytest.raises(xm.WorldError, match='"links" or "nodes"'):
-        xm.Network.from_networkx(nx.path_graph(3), states="streets")
+@pytest.mark.parametrize(
+    ("graph", "states", "words"),
+    [
+        ([(0, 1)], "links", "networkx graph"),
+        (nx.empty_graph(3), "links", "no edges"),
+        (nx.DiGraph([(0, 1, {"length": np.nan}), (1, 0, {"length": 1.0})]), "links", "finite"),
+        (nx.path_graph(3), "streets", '"links" or "nodes"'),
+    ],
+)
+def test_what_cannot_be_a_network(graph, states, words):
+    with pytest.raises(xm.WorldError, match=words):
+        xm.Network.from_networkx(graph, states=states)
 
 
-def test_learning_on_a_town(town):
-    network = xm.Network.from_networkx(town)
+def test_learning_on_a_town(network):
     features = network.select("length", "left", "u-turn")
     taste = features @ np.array([-0.01, -0.3, -1.0])
     reward = taste.reshape(network.n_states, network.n_actions)
@@ -152,9 +152,8 @@ def test_learning_on_a_town(town):
     np.testing.assert_allclose(model.weights_, [-0.01, -0.3, -1.0], atol=4 * model.standard_errors_.max())
 
 
-def test_trips_from_files_and_tables(town, tmp_path):
-    pandas = pytest.importorskip("pandas")
-    network = xm.Network.from_networkx(town, states="nodes")
+def test_trips_from_files_and_tables(nodes, tmp_path):
+    pandas, network = pytest.importorskip("pandas"), nodes
     expected = [network.trip(["a", "c", "d"]), network.trip(["b", "a"])]
     table = tmp_path / "trips.csv"
     table.write_text("start,goal,path,weather\na,d,a_c_d,rain\nb,a,b a,sun\n")
@@ -170,29 +169,23 @@ def test_trips_from_files_and_tables(town, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("row", "error", "match"),
+    ("row", "error", "words"),
     [
-        (
-            "a,d,a_b_d",
-            xm.InvalidDemonstrationError,
-            r"line 3: position 1: no move leads from 'b' to 'd', expected exactly one",
-        ),
-        ("a,c,a_c_d", xm.FileFormatError, r"line 3: goal is 'c', but the path has 'd'"),
-        ("a,z,a_z", xm.InvalidDemonstrationError, r"line 3: 'z' is not"),
-        ("a,a,a_b_a", xm.InvalidDemonstrationError, r"line 3: moves although it starts at its goal"),
-        ("a,b,a_b_c_b", xm.InvalidDemonstrationError, r"line 3: passes its goal"),
+        ("a,d,a_b_d", xm.InvalidDemonstrationError, "position 1: no move .*'b' to 'd'"),
+        ("a,c,a_c_d", xm.FileFormatError, "goal is 'c', .*'d'"),
+        ("a,z,a_z", xm.InvalidDemonstrationError, "'z' is not"),
+        ("a,a,a_b_a", xm.InvalidDemonstrationError, "starts at its goal"),
+        ("a,b,a_b_c_b", xm.InvalidDemonstrationError, "passes its goal"),
     ],
 )
-def test_bad_trips_are_named_with_their_line(town, tmp_path, row, error, match):
-    network = xm.Network.from_networkx(town, states="nodes")
+def test_bad_trips_are_named_with_their_line(nodes, tmp_path, row, error, words):
     file = tmp_path / "trips.csv"
     file.write_text(f"start,goal,path\na,c,a_c\n{row}\n")
-    with pytest.raises(error, match=match):
-        xm.read_trips(file, network)
+    with pytest.raises(error, match=f"line 3: .*{words}"):
+        xm.read_trips(file, nodes)
 
 
-def test_names_are_taken_wherever_states_are(town):
-    network = xm.Network.from_networkx(town)
+def test_names_are_taken_wherever_states_are(network):
     ends = ("a", "b"), ("c", "d")
     start, goal = map(network.state, ends)
     task = network.task(*ends)
@@ -200,7 +193,7 @@ def test_names_are_taken_wherever_states_are(town):
     names, numbers = [("a", "b"), ("b", "c"), ("c", "d")], [start, network.state(("b", "c")), goal]
     trips = xm.read_trips([names, {"path": numbers}], network)
     assert trips[0] == trips[1]
-    with pytest.raises(xm.WorldError, match=r"\('a', 'z'\) is not in the network"):
+    with pytest.raises(xm.WorldError, match=r"\('a', 'z'\)"):
         network.task(("a", "z"), goal)
     with pytest.raises(xm.XmenError, match="read_trips"):
         xm.read_trips(3, network)
@@ -240,7 +233,7 @@ def test_integers_are_names_wherever_nodes_are_called_by_integers(backwards, tmp
     assert network.state(15) == network.read_state(np.int64(15)) == 0
     task = network.task(15, 13)
     assert (task.origin, task.goal) == (0, 2)
-    with pytest.raises(xm.WorldError, match=r"16 is not in the network .*an integer is always a name"):
+    with pytest.raises(xm.WorldError, match=r"16 .*always a name"):
         network.task(16, 13)
 
 
@@ -252,7 +245,7 @@ def test_models_take_integer_names_and_compute_with_states(backwards):
     flows = model.flows([(15, 13, 2.0)]).states
     assert (flows[0] >= 2.0, flows[2], flows[15]) == (True, pytest.approx(2.0), 0.0)
     assert model.closure([(15, 13, 1.0)], [14]).lost.all()
-    with pytest.raises(xm.WorldError, match="'somewhere' is not in the network"):
+    with pytest.raises(xm.WorldError, match="'somewhere'"):
         model.flows([(15, "somewhere", 1.0)])
     numbers = xm.Network(network.n_states, network.n_actions, network.transitions)
     settings = {
@@ -274,20 +267,19 @@ def test_large_identifiers_and_numbers_of_links(tmp_path):
     table.write_text("path\n" + " ".join(map(str, ids)) + "\n")
     assert xm.read_trips(table, nodes)[0].states == (0, 1, 2)
     assert nodes.task(ids[0], ids[2]).goal == 2
-    with pytest.raises(xm.InvalidDemonstrationError, match=r"0 is not in the network .*network\.names\[i\]"):
+    with pytest.raises(xm.InvalidDemonstrationError, match=r"0 .*network\.names\[i\]"):
         xm.read_trips([[0, 1]], nodes)
     links = xm.Network.from_networkx(graph)  # no link is called by an integer, so that numbers are states
     assert xm.read_trips([[0, 1]], links) == xm.read_trips(["0 1"], links) == [links.trip(links.names)]
-    with pytest.raises(xm.WorldError, match="numbered 0 to 1"):
+    with pytest.raises(xm.WorldError, match="0 to 1"):
         links.task(0, 2)
 
 
-def test_one_path_is_no_list_of_paths(town):
-    network = xm.Network.from_networkx(town, states="nodes")
+def test_one_path_is_no_list_of_paths(nodes):
     for one in (["a", "c", "d"], [0, 2, 3]):
-        with pytest.raises(xm.PathError, match=r"row 0 is the single .*write one trip as \[\[\.\.\.\]\]"):
-            xm.read_trips(one, network)
-    assert xm.read_trips([["a", "c", "d"], "a c d"], network) == [network.trip(["a", "c", "d"])] * 2
+        with pytest.raises(xm.PathError, match=r"row 0 .*\[\[\.\.\.\]\]"):
+            xm.read_trips(one, nodes)
+    assert xm.read_trips([["a", "c", "d"], "a c d"], nodes) == [nodes.trip(["a", "c", "d"])] * 2
 
 
 def test_distances_are_those_to_shapes():
@@ -311,3 +303,71 @@ def test_distances_are_those_to_shapes():
     rows = xm.Sighting([(1.0, 0.5), None], noise=xm.gaussian(0.5)).log_rows(network.task(0, 1))
     found = -network.squared_distances(np.array([1.0, 0.5])) / 0.5 - np.log(2 * np.pi * 0.25)
     np.testing.assert_allclose(rows[0], found)
+
+
+# --- networks by their rows, and their tasks ------------------------------------------------------------------------
+
+ROWS = [(0, 0, 1, 1.0), (1, 0, 2, 1.0), (2, 0, 0, 1.0), (0, 1, 2, 1.0), (1, 1, 0, 1.0)]
+
+
+@pytest.fixture
+def ring():
+    return xm.Network(3, 2, ROWS)
+
+
+def test_a_task_is_an_mdp_that_ends_at_its_goal(ring):
+    task = ring.task(0, 2)
+    assert isinstance(task, xm.MDP)
+    assert (task.horizon, task.unbounded) == (None, True)
+    assert task.problem(xm.Trajectory([0, 1, 0, 2], [0, 1, 1])) is None
+    assert task.problem(xm.Trajectory([0, 2, 0, 2], [1, 0, 1]))[0] == 1
+    assert not np.any(task.source == 2)
+    assert ring.task(0, 2, horizon=4).max_length == 4
+
+
+def test_the_networks_horizon_is_the_tasks():
+    short = xm.Network(3, 2, ROWS, horizon=2)
+    assert short.task(0, 2).horizon == 2
+    assert short.task(0, 2, horizon=7).horizon == 7
+    position, sentence = short.problem(xm.Trajectory([0, 1, 0, 2], [0, 1, 1]))
+    assert position == 2
+    assert "horizon" in sentence
+
+
+def test_problems_of_trips(ring):
+    assert ring.problem(xm.Trajectory([0, 1, 2], [0, 0])) is None
+    assert ring.problem(xm.Trajectory([1], [])) is None
+    for states, actions, position, words in (
+        ([0, 1, 0], [0, 1], 0, "goal, state 0"),
+        ([0, 2, 0, 2], [1, 0, 1], 1, "position 1, before .* position 3"),
+        ([0, 2], [0], 0, "to state 2"),
+        ([0, 9], [0], 1, "state 9 .*0 to 2"),
+    ):
+        found, sentence = ring.problem(xm.Trajectory(states, actions))
+        assert found == position
+        assert re.search(words, sentence)
+
+
+def test_repeated_rows_are_named():
+    with pytest.raises(xm.WorldError, match=r"rows 1 and 5 .*action 0 .*state 1 to state 2"):
+        xm.Network(3, 2, [*ROWS, (1, 0, 2, 1.0)])
+
+
+@pytest.mark.parametrize(("start", "goal"), [(0, 3), (3, 0), (-1, 0), (0.5, 1)])
+def test_tasks_need_states_of_the_network(ring, start, goal):
+    with pytest.raises(xm.WorldError, match=r"start|goal|is no state"):
+        ring.task(start, goal)
+
+
+def test_a_goal_that_cannot_be_reached_is_legal_until_a_distribution_is_asked_for():
+    task = xm.Network(3, 1, [(0, 0, 1, 1.0), (1, 0, 0, 1.0)]).task(0, 2)
+    with pytest.raises(xm.InfeasibleError, match="no terminal state"):
+        xm.distribution(task)
+
+
+def test_networks_travel_between_processes(ring):
+    assert ring.any_task.unbounded
+    again = pickle.loads(pickle.dumps(ring))
+    assert np.array_equal(again.transitions, ring.transitions)
+    assert not again.source.flags.writeable
+    assert again.any_task.n_states == 3

@@ -31,12 +31,13 @@ def test_equality_hash_and_pickle() -> None:
 
 def test_is_immutable_and_has_no_room_for_more() -> None:
     tau = Trajectory([0, 1], [3])
-    with pytest.raises(AttributeError, match="immutable"):
-        tau.states = (1, 2)
-    with pytest.raises(AttributeError, match="immutable"):
-        tau.reward = 1.0  # type: ignore[attr-defined]
-    with pytest.raises(AttributeError, match="immutable"):
-        del tau.states
+    for change in (
+        lambda: setattr(tau, "states", (1, 2)),
+        lambda: setattr(tau, "reward", 1.0),
+        lambda: delattr(tau, "states"),
+    ):
+        with pytest.raises(AttributeError, match="immutable"):
+            change()
 
 
 def test_repr_is_short_and_a_short_one_can_be_read_back() -> None:
@@ -59,11 +60,11 @@ def test_repr_is_short_and_a_short_one_can_be_read_back() -> None:
         ([0, float("inf")], [0], "state at position 1 is inf"),
         ([0, 1], [None], "action at position 0 is None"),
         ([0, 1], ["up"], "action at position 0 is 'up'"),
-        ([True, 1], [0], "state at position 0 is the truth value True"),
+        ([True, 1], [0], "state at position 0 is .*True"),
         ([0, 1], [np.True_], "action at position 0 is the truth value"),
-        (5, [0], "states must be a sequence of integers, got int 5"),
-        ([0, 1], "0", "actions must be a sequence of integers, got str '0'"),
-        (np.zeros((2, 2), dtype=int), [0], r"one-dimensional, got an array of shape \(2, 2\)"),
+        (5, [0], "states .*got int 5"),
+        ([0, 1], "0", "actions .*got str '0'"),
+        (np.zeros((2, 2), dtype=int), [0], r"\(2, 2\)"),
     ],
 )
 def test_refuses(states: object, actions: object, message: str) -> None:

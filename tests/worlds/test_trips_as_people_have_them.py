@@ -41,13 +41,8 @@ def test_paths_by_nodes_take_the_shortest_of_parallel_links(network, tmp_path):
     assert trips.left_out == []
     lines.write_text(json.dumps({"nodes": ["a", "b", "c", "d"]}))
     frame = pandas.DataFrame({"nodes": [["a", "b", "c", "d"]], "goal": ["d"]})
-    for source in (
-        lines,
-        frame,
-        [["a", "b", "c", "d"]],
-        [[("a", "b"), ("b", "c"), ("c", "d")]],
-        ["(a, b) (b, c) (c, d)"],
-    ):
+    lists = ([list("abcd")], [[("a", "b"), ("b", "c"), ("c", "d")]], ["(a, b) (b, c) (c, d)"])
+    for source in (lines, frame, *lists):
         assert named(network, xm.read_trips(source, network)) == [SHORT]
     assert xm.XMEN(network, features=network.select("length"), l2=0.1).fit(trips).score(trips) < 0
 
@@ -62,9 +57,9 @@ def test_a_key_or_another_feature_chooses_among_parallel_links(tmp_path):
     del rows["key"]
     assert named(network, xm.read_trips(rows, network)) == [SHORT]
     assert named(network, xm.read_trips(rows, network, parallel="minutes")) == [LONG]
-    with pytest.raises(xm.XmenError, match=r"2 parallel links: write one of \('a', 'b', 0\), \('a', 'b', 1\)"):
+    with pytest.raises(xm.XmenError, match=r"2 parallel links: .*\('a', 'b', 0\), \('a', 'b', 1\)"):
         xm.read_trips(rows, network, parallel=None)
-    with pytest.raises(xm.WorldError, match="there is no feature 'minuts'"):
+    with pytest.raises(xm.WorldError, match="'minuts'"):
         xm.read_trips(rows, network, parallel="minuts")
     xm.XMEN(network, features=network.select("length"), l2=0.1).fit(xm.read_trips(rows, network)).save(tmp_path / "m")
     assert named(network, xm.read_trips(rows, xm.load(tmp_path / "m").world)) == [SHORT]
@@ -75,7 +70,7 @@ def test_without_lengths_parallel_links_ask_for_a_key(missing):
     graph = town(lengths=missing == "on one")
     if missing == "on one":
         del graph.edges["a", "b", 0]["length"]
-    with pytest.raises(xm.XmenError, match=r"row 0: .* is 2 parallel links: write one of"):
+    with pytest.raises(xm.XmenError, match=r"row 0: .* 2 parallel links"):
         xm.read_trips([["a", "b", "c"]], xm.Network.from_networkx(graph))
 
 
@@ -99,10 +94,8 @@ def test_a_row_per_position_in_any_order_of_rows(network, tmp_path, order):
 @pytest.mark.parametrize("ids", [str, lambda letter: "abcd".index(letter) + 2, lambda letter: "abcd".index(letter)])
 def test_what_write_demos_writes_by_name_read_trips_reads(states, ids, tmp_path):
     network = xm.Network.from_networkx(town(ids), states=states)
-    if states == "links":
-        routes = [[0, 2, 4], [5, 2], [1, 2]]
-    else:
-        routes = [[network.state(ids(node)) for node in path] for path in ("bcd", "dbca")]
+    by_nodes = [[ids(node) for node in path] for path in ("bcd", "dbca")]
+    routes = [[0, 2, 4], [5, 2], [1, 2]] if states == "links" else [[*map(network.state, path)] for path in by_nodes]
     trips = [network.along(route) for route in routes]
     xm.write_demos(trips, tmp_path / "out.csv", network)
     header, first = (tmp_path / "out.csv").read_text().splitlines()[:2]
@@ -160,17 +153,17 @@ def test_all_bad_rows_are_listed_with_their_lines(network, tmp_path):
     with pytest.raises(xm.XmenError) as caught:
         xm.read_trips(file, network)
     said = str(caught.value).split("\n  ")
-    assert said[0].startswith("9 rows cannot be read: ")
+    assert said[0].startswith("9 rows ")
     expected = {
-        5: "'z' is no node of the network",
+        5: "'z'",
         7: "trip '3': order 2 follows 0",
-        8: r"('a', 'c') is not in the network",
+        8: "('a', 'c')",
         10: "expected 3 fields",
-        11: "there is nothing in the column trip",
-        12: "trip '6': order is no number 0, 1, 2, ...",
-        14: "trip '7': there is nothing in the column node",
-        17: "'y' is no node of the network",
-        18: "a trip along links has two nodes or more, got ['d']",
+        11: "column trip",
+        12: "trip '6': order",
+        14: "column node",
+        17: "'y'",
+        18: "['d']",
     }
     found = {int(line.split("line ")[1].split(":")[0].split(",")[0]): line for line in said}
     assert set(found) == set(expected)
@@ -183,9 +176,9 @@ def test_all_bad_rows_are_listed_with_their_lines(network, tmp_path):
 
 
 def test_of_many_bad_rows_ten_are_listed(network):
-    with pytest.raises(xm.InvalidDemonstrationError, match=r"(?s)^25 rows cannot be read:.*row 9: .*and 15 more$"):
+    with pytest.raises(xm.InvalidDemonstrationError, match=r"(?s)^25 rows .*row 9: .*and 15 more$"):
         xm.read_trips([["a", "z"]] * 25, network)
-    with pytest.raises(xm.XmenError, match="unknown errors 'ignore': choose one of 'raise', 'skip'"):
+    with pytest.raises(xm.XmenError, match=r"errors 'ignore'.*'raise', 'skip'"):
         xm.read_trips([["a", "b", "c"]], network, errors="ignore")
 
 
@@ -197,43 +190,37 @@ def test_trips_are_called_as_their_rows_call_them(network, tmp_path):
     again = xm.read_trips(tmp_path / "out.csv", network)
     assert (again, again.names) == (trips, trips.names)
     xm.write_demos(trips, tmp_path / "out.jsonl")
-    with pytest.raises(xm.FileFormatError, match=r"line 1: expected .* 'path', got .*\(read_demos reads states"):
+    with pytest.raises(xm.FileFormatError, match=r"line 1: .* 'path', .*read_demos"):
         xm.read_trips(tmp_path / "out.jsonl", network)
     assert xm.read_demos(tmp_path / "out.jsonl", network) == trips
 
 
 def test_trips_lead_through_a_network(network):
-    with pytest.raises(xm.WorldError, match="takes a Network; got 'town'"):
+    with pytest.raises(xm.WorldError, match="Network; got 'town'"):
         xm.read_trips([["a", "b", "c"]], "town")
 
 
 def test_a_missing_path_is_not_a_missing_column(network, tmp_path):
     file = tmp_path / "trips.csv"
+    for text, errors, words in (
+        ("who,path\nann,a b c\nben,\n", "raise", "line 3: the path .*empty"),
+        ("who,way\nann,a b c\n", "raise", r"line 1: .* who, way"),
+        ("who,path\nben,\n", "skip", r"^\S+trips.csv has no trips .*line 2: the path .*empty"),
+    ):
+        file.write_text(text)
+        with pytest.raises(xm.FileFormatError, match=words):
+            xm.read_trips(file, network, errors=errors)
     file.write_text("who,path\nann,a b c\nben,\n")
-    with pytest.raises(xm.FileFormatError, match="line 3: the path of this trip is empty"):
-        xm.read_trips(file, network)
     assert len(xm.read_trips(file, network, errors="skip").left_out) == 1
-    file.write_text("who,way\nann,a b c\n")
-    with pytest.raises(
-        xm.FileFormatError, match=r"line 1: expected a column path; or trip, order and .*: |got the columns who, way"
-    ):
-        xm.read_trips(file, network)
-    file.write_text("who,path\nben,\n")
-    with pytest.raises(
-        xm.FileFormatError,
-        match=r"^\S+trips.csv has no trips that can be read: .*line 2: the path of this trip is empty",
-    ):
-        xm.read_trips(file, network, errors="skip")
 
 
 def test_a_row_that_cannot_be_missed_is_never_skipped(network, tmp_path):
     """Without order, the trip c a b without its row a would be another one, c b, were there such a link."""
     file = tmp_path / "trips.csv"
-    file.write_text("trip,node\n1,c\n1,a,oops\n1,b\n")
-    with pytest.raises(xm.FileFormatError, match="line 3: expected 2 fields"):
-        xm.read_trips(file, network, errors="skip")
-    file.write_text("trip,node\n1,a\n2,b\n1,b\n2,c\n")
-    with pytest.raises(
-        xm.FileFormatError, match="trip '1': its rows do not stand together, and there is no column order"
+    for rows, errors, words in (
+        ("1,c\n1,a,oops\n1,b\n", "skip", "line 3: expected 2 fields"),
+        ("1,a\n2,b\n1,b\n2,c\n", "raise", "trip '1': .*together, .*column order"),
     ):
-        xm.read_trips(file, network)
+        file.write_text(f"trip,node\n{rows}")
+        with pytest.raises(xm.FileFormatError, match=words):
+            xm.read_trips(file, network, errors=errors)

@@ -61,7 +61,7 @@ def page(context: BrowserContext) -> Page:
 def started(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Any]]:
     """One studio on the starter grid for all tests of a process, and the document that it began with."""
     with Server(tmp_path_factory.mktemp("studio")) as server:
-        yield server, server.ask("GET", "document")
+        yield server, server.document
 
 
 @pytest.fixture

@@ -75,7 +75,7 @@ def shoot_learned(browser: Browser, server: Server, path: Path) -> None:
 
 
 def shoot_gaps(browser: Browser, server: Server, path: Path) -> None:
-    document = server.ask("GET", "document")
+    document = server.document
     problem, demonstrations = document["problem"], document["demonstrations"][:8]
     whole = demonstrations[0]["states"]
     seen = [state if i < 3 or 6 <= i < 8 or i > len(whole) - 4 else None for i, state in enumerate(whole)]

@@ -58,9 +58,17 @@ class Server:
         with urllib.request.urlopen(request, timeout=DEADLINE) as answer:
             return json.loads(answer.read())
 
+    @property
+    def document(self) -> Any:
+        return self.ask("GET", "document")
+
     def put(self, problem: Any, demonstrations: Any) -> None:
         """Another document, as a further window would send it."""
-        base = self.ask("GET", "document")["version"]
-        self.ask(
-            "PUT", "document", {"base": base, "window": "test", "problem": problem, "demonstrations": demonstrations}
-        )
+        body = {"window": "test", "problem": problem, "demonstrations": demonstrations}
+        self.ask("PUT", "document", {"base": self.document["version"], **body})
+
+    def change(self, demonstrations: Any = None, **tables: Any) -> None:
+        """The document with some tables of its problem replaced."""
+        now = self.document
+        demonstrations = now["demonstrations"] if demonstrations is None else demonstrations
+        self.put({**now["problem"], **tables}, demonstrations)

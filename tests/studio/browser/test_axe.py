@@ -12,7 +12,7 @@ from studio.browser.window import Window
 def test_axe_finds_nothing(browser, server, scheme):
     if not AXE.exists():
         pytest.skip(NO_AXE)
-    problem, demonstrations = (server.ask("GET", "document")[part] for part in ("problem", "demonstrations"))
+    problem, demonstrations = (server.document[part] for part in ("problem", "demonstrations"))
     problem["constraints"][0]["rule"] = "usually(never(lava), share=0.9)"
     states = [state if place in (0, 5) else None for place, state in enumerate(demonstrations[0]["states"])]
     server.put(problem, [{**demonstrations[0], "states": states, "actions": []}, *demonstrations[1:]])

@@ -36,15 +36,14 @@ def test_from_an_empty_grid_to_a_saved_problem_every_panel_says_what_to_do(own, 
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Name of the file").fill("grid")
     dialog.get_by_role("button", name="Begin").click()
-    expect(dialog).to_contain_text("grid.toml is there already")
+    expect(dialog).to_contain_text("there already")
     own.problems.clear()  # of which the console told
     dialog.get_by_label("Name of the file").fill("round")
     dialog.get_by_label("left to right").fill("5")
     dialog.get_by_label("bottom to top").fill("4")
     with page.expect_navigation():
         dialog.get_by_role("button", name="Begin").click()
-    page.wait_for_selector("html[data-ready]")
-    own.settle()
+    own.loaded()
     expect(page.locator("#bar")).to_contain_text("round.toml")
     expect(page.locator("#map .ground rect")).to_have_count(20)
     expect(page.locator("#status")).to_contain_text("there are no rules yet")
@@ -60,7 +59,7 @@ def test_from_an_empty_grid_to_a_saved_problem_every_panel_says_what_to_do(own, 
     for tab in ("world", "rules", "learn", "find"):
         expect(own.tab(tab).locator(".empty").locator("visible=true")).to_have_count(0)
     page.get_by_role("button", name="Save", exact=True).click()
-    expect(page.locator("#toast")).to_contain_text("Saved: round_demos.csv, round.toml.")
+    expect(page.locator("#toast")).to_contain_text("round_demos.csv, round.toml")
     assert (tmp_path / "round.toml").exists()
 
 
@@ -75,9 +74,8 @@ def test_save_as_goes_on_under_the_other_name_in_every_window(own, context, tmp_
     for each in (page, other.page):
         expect(each.locator("#bar")).to_contain_text("other.toml")
         expect(each.locator("#bar .state")).to_have_text("Saved")
-    assert {"grid.toml", "other.toml", "grid_demos.csv", "other_demos.csv"} <= {
-        file.name for file in tmp_path.iterdir()
-    }
+    for name in ("grid.toml", "other.toml", "grid_demos.csv", "other_demos.csv"):
+        assert (tmp_path / name).exists()
 
 
 def test_generated_plans_go_out_in_cells_and_moves(window, tmp_path):
@@ -108,21 +106,19 @@ def test_demonstrations_have_one_name_in_lists_messages_and_files(window, server
     window.settle()
     expect(window.demonstration(11)).to_contain_text("11: ")
     window.tab("rules")
-    expect(window.rule("never into the lava")).to_contain_text("Broken by 1 demonstration: 11.")
-    demonstrations = server.ask("GET", "document")["demonstrations"]
+    expect(window.rule("never into the lava")).to_contain_text("1 demonstration: 11.")
+    demonstrations = server.document["demonstrations"]
     assert [one["name"] for one in demonstrations] == [*"012456789", "monday", "11"]
-    window.tab("learn").get_by_role("button", name="Learn").click()
-    expect(window.page.locator("#panel-learn")).to_contain_text("Left out: 2 invalid demonstrations (monday, 11).")
+    expect(window.learn()).to_contain_text("2 invalid demonstrations (monday, 11)")
 
 
 def test_words_are_a_planners(window):
     page = window.page
     window.drag(GOOD)
     window.settle()
-    learn = window.tab("learn")
-    learn.get_by_role("button", name="Learn").click()
+    learn = window.learn()
     expect(learn.get_by_role("article")).to_have_count(2)
-    expect(learn).to_contain_text("A demonstration is drawn1 in ")
+    expect(learn).to_contain_text("drawn1 in ")
     generate = window.tab("generate")
     generate.get_by_role("button", name="Generate").click()
     expect(generate.locator(".demo")).to_have_count(20)
@@ -137,9 +133,7 @@ def test_words_are_a_planners(window):
 
 
 def test_bars_of_weights_fill_their_card(window):
-    panel = window.tab("learn")
-    panel.get_by_role("button", name="Learn").click()
-    card = panel.get_by_role("article", name="X-MEN")
+    card = window.learn().get_by_role("article", name="X-MEN")
     bar = card.locator(".bar svg").first
     bar.wait_for()
     assert bar.bounding_box()["width"] > 0.75 * card.bounding_box()["width"]

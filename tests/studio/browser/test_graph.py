@@ -12,7 +12,7 @@ def test_a_graph_is_marked_and_what_was_saved_survives_a_kill(context, tmp_path)
     with Server(tmp_path, "graph") as server:
         window = Window(context.new_page()).open(server.address)
         page = window.page
-        names = [state["name"] for state in server.ask("GET", "document")["layout"]["states"]]
+        names = [state["name"] for state in server.document["layout"]["states"]]
         expect(page.locator("#map .node")).to_have_count(len(names))
         marked = page.locator("#map .node.marked").count()
         window.choose("shop")
@@ -29,7 +29,7 @@ def test_a_graph_is_marked_and_what_was_saved_survives_a_kill(context, tmp_path)
         window.settle()
         page.get_by_role("button", name="Save", exact=True).click()
         expect(page.locator("#bar .state")).to_have_text("Saved")
-        last = server.ask("GET", "document")["demonstrations"][-1]
+        last = server.document["demonstrations"][-1]
         assert last["states"] == ["home", "park"]
         assert not window.problems
 
@@ -43,4 +43,4 @@ def test_a_graph_is_marked_and_what_was_saved_survives_a_kill(context, tmp_path)
         again = Window(context.new_page()).open(server.address)
         expect(again.page.locator("#map .node.marked")).to_have_count(marked + 1)
         assert again.state == "Saved"
-        assert server.ask("GET", "document")["demonstrations"][-1] == last
+        assert server.document["demonstrations"][-1] == last

@@ -67,4 +67,4 @@ def test_saving_by_keys_writes_the_files_that_the_command_line_reads(window, ser
     assert window.state == "Not saved yet"
     window.keys("Control+s")
     expect(window.page.locator("#bar .state")).to_have_text("Saved")
-    assert server.ask("GET", "document")["saved_version"] is not None
+    assert server.document["saved_version"] is not None

@@ -29,14 +29,10 @@ def test_the_file_that_a_browser_is_started_with_leads_to_the_page(server, page)
 
 def test_text_from_files_is_never_run(window, server):
     script = "<img src=x onerror=\"document.title='run'\"><script>document.title='run'</script>"
-    document = server.ask("GET", "document")
-    problem = document["problem"]
-    problem["events"] = {script: {"cells": [[0, 1]]}, **problem["events"]}
-    problem["constraints"] = [{"name": script, "rule": script}, *problem["constraints"]]
-    server.put(problem, document["demonstrations"])
-    window.page.reload()
-    window.page.wait_for_selector("html[data-ready]")
-    window.settle()
+    problem = server.document["problem"]
+    events = {script: {"cells": [[0, 1]]}, **problem["events"]}
+    server.change(events=events, constraints=[{"name": script, "rule": script}, *problem["constraints"]])
+    window.reload()
     for name in ("world", "rules", "demonstrations", "learn", "generate", "find"):
         window.tab(name)
     window.cell((0, 1)).hover()

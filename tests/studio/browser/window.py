@@ -22,6 +22,13 @@ class Window:
 
     def open(self, address: str) -> Window:
         self.page.goto(address)
+        return self.loaded()
+
+    def reload(self) -> Window:
+        self.page.reload()
+        return self.loaded()
+
+    def loaded(self) -> Window:
         self.page.wait_for_selector("html[data-ready]")
         return self.settle()
 
@@ -72,6 +79,27 @@ class Window:
         for x, y in middles[1:]:
             self.page.mouse.move(x, y, steps=3)
         self.page.mouse.up()
+
+    def undo(self, times: int = 1) -> None:
+        for _ in range(times):
+            self.page.get_by_role("button", name="Undo").click()
+        self.settle()
+
+    def enter(self, field: Locator, text: str, key: str = "Tab") -> None:
+        field.fill(text)
+        field.press(key)
+
+    def add_rule(self, text: str, panel: str = "rules", button: str = "Add a rule") -> None:
+        """Type it where a rule is added, and leave the completions alone."""
+        self.tab(panel).get_by_role("button", name=button).click()
+        self.page.keyboard.type(text)
+        self.keys("Escape")
+
+    def learn(self) -> Locator:
+        """Begin to learn; the panel that will show it."""
+        panel = self.tab("learn")
+        panel.get_by_role("button", name="Learn").click()
+        return panel
 
     def keys(self, *keys: str) -> None:
         for key in keys:
