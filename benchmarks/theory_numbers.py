@@ -11,7 +11,7 @@ from xmen.baselines.maxent import MaxEntIRL
 from xmen.experiments.convergence import ListedProblem, Setting, slippery, straight, theorem5_cells
 from xmen.experiments.grid import MARKOV, MEMORY
 from xmen.learners.xmen import XMEN
-from xmen.methods.paper import PROPOSALS, Paper, Proposal, largest_variance, plain_bounds
+from xmen.methods.paper import PROPOSALS, Paper, Proposal, compute_bounds
 from xmen.rewards.linear import DenseFeatures
 
 GRID = MEMORY.world
@@ -27,9 +27,7 @@ def constants() -> None:
     per_state = np.repeat(np.eye(GRID.n_states)[:, None, :], GRID.n_actions, axis=1)
     base = xm.distribution(GRID, MEMORY.rules, None, engine="xor", oracle="listed")
     proposal = Proposal(base, DenseFeatures(per_state))
-    bounds = plain_bounds(proposal)
-    spread = largest_variance(proposal.listed_features / bounds.span)
-    print(f"  memory map: sigma2^2 = {bounds.sigma2_squared:.1f}, a quarter of the largest |f - f'|^2 is {spread:.1f}")
+    print(f"  memory map: sigma2^2 = {compute_bounds(proposal).sigma2_squared:.1f}")
 
 
 def counting() -> None:

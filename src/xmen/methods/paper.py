@@ -7,8 +7,10 @@ parities share `failure` equally, so that together they fail with at most that p
 
 What is added, and left out again by `letter=True`:
 
-- Features are divided by their span over valid trajectories and taken in another basis, with the smoothness that is
-  certain there (`compute_bounds`): other units of theta, and longer steps.
+- Features are divided by their span over valid trajectories: other units of theta.
+- Steps are taken in the metric of the draws so far (`PaperRun.move`): as long in every direction as the loss is curved
+  there, and not as short in all as the worst theta needs. A learning_rate, and burn_in=0, have one plain step for all
+  iterations, as the theorem below has it.
 - They are counted from the mean of the demonstrations, which changes neither P nor its gradient: bias and noise of a
   ratio of two means grow with the distance of f from 0, and at the optimum E_P[f] is that mean.
 - An estimate of E_P[f] outside the range of f is moved to its border, which only brings it nearer to the truth: a ratio
@@ -47,7 +49,6 @@ from xmen.methods.neural import DEFAULT_MAX_ITER as NETWORK_MAX_ITER
 from xmen.methods.runs import FitSettings, Likelihood, LossEstimate, Method, Outcome, Run, Task
 from xmen.options import require_choice, require_number, require_whole
 from xmen.oracles.formula import Bits
-from xmen.product.best import list_walks
 from xmen.progress import Monitor
 from xmen.rewards.linear import DenseFeatures, Features, Floats
 from xmen.sampling import CellPlan, Info, PartitionBound, PawsPlan, Space, find_level, sample_cells
@@ -73,8 +74,6 @@ from xmen.worlds import EdgeWeights, Walks
 # drift makes draws fail more often, until a fresh search is cheaper.
 
 SPAN_STEP = 0.25  # nats; spans are rounded up to multiples of it, so that plans are solved once for many rewards
-# Trajectories of the relaxation that are listed for the constants of the theorems, and numbers in their features.
-MOST_RELAXED, MOST_NUMBERS = 300_000, 10_000_000
 ROUNDING = 0.05  # nats by which a solver's adder may misjudge a weight; it costs draws, and nothing of delta
 PATIENCE = 1.0  # bits of drift after which a fresh search is cheaper
 PER_UNIT = 1.4  # thinned copies count for 1/2 to 1 each
@@ -143,14 +142,6 @@ class Proposal:
     def listed_features(self) -> Floats | None:
         """f(tau) of all valid trajectories (n, d), where they are listed."""
         walks = self.hashed.walks
-        return None if walks is None else self.rows(walks)
-
-    @cached_property
-    def points(self) -> Floats | None:
-        """f(tau) (n, d) of trajectories that all valid ones are among: of their list, else of a short relaxation's."""
-        if self.listed_features is not None:
-            return self.listed_features
-        walks = list_walks(self.product, min(MOST_RELAXED, MOST_NUMBERS // max(self.features.d, 1)))
         return None if walks is None else self.rows(walks)
 
     @cached_property
@@ -263,6 +254,8 @@ def effective_sample_size(log_weights: Floats) -> float:
 DEFAULT_DELTA = 1.1  # 1.03 costs 1.8 times the solutions, and 1.5 saves two fifths
 DEFAULT_FAILURE = 0.05  # of all iterations together
 PROPOSALS = ("fixed", "appendix", "adaptive", "dynamics")
+STEP = 0.5  # of Newton's: half of it costs 1.6 times the iterations on 9x9, and leaves more room to few draws
+MOST_CURVED = 2_000  # features, beyond which their curvature is too large a matrix: steps are plain
 LEAST_AVERAGED = 20  # iterates, below which noise hides any drift
 
 
@@ -275,6 +268,7 @@ class PaperState(RunState):
     shift: Floats  # (d + 1,): theta-hat less theta in the same units, then beta times the span of log D
     log2_mass: float
     certificate: dict[str, Any]
+    curvature: Floats  # (d, d): of the loss in the same units, where the run has been, as far as its draws tell
     iteration: int
     seed: np.random.SeedSequence  # iteration k draws from its k-th stream, so that no generator needs to be stored
     slopes: Floats  # (d,): the sum of the gradients, in the units of `weights`, at the iterates that are averaged
@@ -305,7 +299,8 @@ class Paper(Method):
     burn_in : float
         The share of iterations left out of the mean.
     learning_rate : float, optional
-        The step; 1 / smoothness if not given, the largest for which a theorem is known.
+        One plain step for all iterations, in units of the spans. If not given, half a Newton step in the metric of the
+        draws; with burn_in=0 or by the letter 1 / smoothness, the largest for which a theorem is known.
     start : sequence of float, optional
         theta_0, one number per feature; zeros if not given.
     letter : bool
@@ -398,17 +393,15 @@ class PaperRun(Run[PaperState]):
         self.centre: Floats = 0.0 * task.demo_features if method.letter else task.demo_features
         self.max_iter = settings.most_iterations(method.default_max_iter)
         self.n_skipped = 0 if method.letter else int(float(method.burn_in) * self.max_iter)
-        found, plain = self.proposal, method.letter or float(method.burn_in) == 0.0
-        self.bounds = plain_bounds(found, not method.letter) if plain else compute_bounds(found, self.l2)
+        self.bounds = compute_bounds(self.proposal, not method.letter)
         self.delta, self.failure = method.accuracy(self.max_iter)
         if method.start is not None and len(method.start) != features.d:
             raise EngineError(f"start has {len(method.start)} numbers, and there are {features.d} features: one each.")
-        # A gradient step in the basis B moves theta by B B^T times the gradient.
-        basis, root = self.bounds.basis, np.sqrt(self.l2) / self.bounds.span
-        self.metric = None if basis is None else basis @ basis.T
-        # l2/2 theta^2 of each feature adds its largest curvature in these units.
-        penalty = float(root.max() if basis is None else np.linalg.norm(root[:, None] * basis, 2)) ** 2
-        self.smoothness = self.bounds.smoothness + penalty
+        # l2/2 theta^2 of each feature adds its curvature in these units.
+        self.penalty: Floats = self.l2 / self.bounds.span**2
+        self.smoothness = self.bounds.sigma2_squared + float(self.penalty.max())
+        plain = method.letter or float(method.burn_in) == 0.0 or method.learning_rate is not None
+        self.plain = plain or features.d > MOST_CURVED or self.bounds.sigma2_squared == 0.0
         largest = 1.0 / self.smoothness if self.smoothness > 0.0 else 1.0  # anything goes where the loss is constant
         self.step_size = largest if method.learning_rate is None else float(method.learning_rate)
         if self.step_size > largest * (1.0 + SAME) and self.smoothness > 0.0:
@@ -420,7 +413,8 @@ class PaperRun(Run[PaperState]):
         given = self.settings.start if self.method.start is None else np.array(self.method.start)
         first = zeros if given is None else given * self.bounds.span
         seed = runs.seed_sequence(self.settings.seed)
-        return PaperState(first, first, np.zeros(len(zeros) + 1), math.nan, {}, 0, seed, zeros, zeros)
+        curvature = self.bounds.sigma2_squared * np.eye(0 if self.plain else len(zeros))
+        return PaperState(first, first, np.zeros(len(zeros) + 1), math.nan, {}, curvature, 0, seed, zeros, zeros)
 
     def finished(self, state: PaperState) -> bool:
         return state.iteration >= self.max_iter
@@ -438,12 +432,16 @@ class PaperRun(Run[PaperState]):
         pool = self.proposal.draw(theta, shift, beta, n, self.delta, self.failure, rng, *known)
         gradient = self.estimate(pool) - demo_mean + self.l2 * theta
         slope = gradient / span
-        weights = state.weights - self.step_size * (slope if self.metric is None else self.metric @ slope)
+        weights = state.weights + self.move(slope, state.curvature)
         k = state.iteration + 1
         n_averaged = k - self.n_skipped if k > self.n_skipped else k  # a run may be stopped before there is a burn-in
         average = weights if n_averaged <= 1 else state.average + (weights - state.average) / n_averaged
         moved = replace(state, weights=weights, average=average, shift=self._move(state.shift, pool), iteration=k)
         moved = replace(moved, log2_mass=pool.log2_mass, certificate=pool.certificate._asdict())
+        if not self.plain:
+            away = (pool.features - self.centre) / span
+            share = n / (min(n, len(span)) + k * n)  # sigma2^2 counts as one iteration, or as a draw for each feature
+            moved = replace(moved, curvature=state.curvature + share * (away.T @ away / n - state.curvature))
         if k > self.n_skipped:
             moved = replace(moved, slopes=state.slopes + slope, slopes_squared=state.slopes_squared + slope**2)
         # PAWS gives samples, not log Z: the loss is not known.
@@ -454,6 +452,17 @@ class PaperRun(Run[PaperState]):
         shares = self.method.shares(pool.log_weights, self.weighted)
         mean = self.centre + shares @ (pool.features - self.centre)
         return np.asarray(mean) if self.method.letter else np.clip(mean, self.bounds.low, self.bounds.high)
+
+    def move(self, slope: Floats, curvature: Floats) -> Floats:
+        """The step against a gradient, in units of the spans.
+
+        Plain, or half of Newton's with the mean square by which all draws before this iteration's differ from the
+        demonstrations' mean. The Hessian is the variance of P alone; to it that adds how far the model still had to
+        go, since on its way it is a mixture of what it draws and what was demonstrated.
+        """
+        if self.plain:
+            return -self.step_size * slope
+        return np.asarray(-STEP * np.linalg.solve(curvature + np.diag(self.penalty), slope))
 
     @cached_property
     def _dynamics_span(self) -> float:
@@ -516,36 +525,26 @@ class PaperRun(Run[PaperState]):
         return Outcome(self.answer(state), converged, None)
 
 
-# ---- The constants of the theorems, computed: the range of f(tau), sigma2, smoothness, and the largest step.
+# ---- The constants of the theorems, computed: the range of f(tau), sigma2, and with it the smoothness of the loss.
 #
-# In units in which each feature spans 1 over the valid trajectories, theta is multiplied by the same spans. A basis
-# (d, r) goes further: the features are then the columns of (f / span) @ basis. Where features nearly depend on each
-# other, no step that is safe for their sum moves their difference; in a basis in which all directions vary alike it
-# does. Leaving the basis out costs 1.6 to 2 times the iterations to 0.05 nats, and up to five times where features are
-# nearly equal (benchmarks/ablation_paper.py).
-#
-# The loss is as smooth as the largest eigenvalue of its Hessian; the paper's sigma2^2, a sum of variances, is enough,
-# and much larger where there are many features.
+# In units in which each feature spans 1 over the valid trajectories, theta is multiplied by the same spans. The loss is
+# as smooth as the largest eigenvalue of its Hessian, which the paper's sigma2^2, a sum of variances, is at least.
 
-MOST_PAIRED = 5_000  # points of which all pairs are compared
-ROUNDS = 4  # of covariances; on 9x9 the second to fourth make a step 4 to 12 times as long, and more of them do little
-SAME = 1e-9  # variances below this share of the largest are rounding errors, and spans of a feature's size
+SAME = 1e-9  # spans below this share of a feature's size are rounding errors
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What is known of a task whatever theta is; both bounds are of (f / span) @ basis where there is a basis."""
+    """What is known of a task whatever theta is."""
 
     low: Floats  # (d,): the range of f_k(tau) over valid trajectories, in the user's units
     high: Floats
     span: Floats  # high - low, 1 where that is 0
     sigma2_squared: float  # a bound on the sum of the variances of f / span under P for *every* theta
-    smoothness: float  # a bound on the largest eigenvalue of Cov_P(f / span) for every theta, the Hessian of log Z
-    basis: Floats | None = None  # (d, r)
 
 
-def plain_bounds(proposal: Proposal, scaled: bool = True) -> Bounds:
-    """In units of the spans, or the user's own, with Theorem 3's sigma2^2 in the place of smoothness.
+def compute_bounds(proposal: Proposal, scaled: bool = True) -> Bounds:
+    """In units of the spans, or the user's own.
 
     Ranges come from the list of trajectories, or from two dynamic programs per feature over the relaxation. For any
     distribution, the variances of f add up to E|f - E f|^2 <= E|f - m|^2 for every point m. With m in the middle of
@@ -561,74 +560,10 @@ def plain_bounds(proposal: Proposal, scaled: bool = True) -> Bounds:
     span = np.where(varies, high - low, 1.0)
     ranges = varies.astype(np.float64) if scaled else (high - low) * varies
     span = span if scaled else np.ones(len(span))
-    sigma2_squared = float(ranges @ ranges) / 4.0 if listed is None else radius_squared((listed / span)[:, varies])
-    return Bounds(low, high, span, sigma2_squared, sigma2_squared)
-
-
-def compute_bounds(proposal: Proposal, l2: Floats) -> Bounds:
-    """In the units that serve a run best, with the smoothness that is certain there.
-
-    Where the trajectories, or those of the relaxation, are few enough to be listed: in units in which they reach about
-    as far in all directions, with half of their largest distance, squared. Elsewhere in units of the spans.
-
-    These units are those of a covariance in which trajectories count the more, the further out they are: shares are
-    multiplied by their squared distances, which leads to the smallest ellipsoid around them all (Titterington 1976).
-    """
-    plain = plain_bounds(proposal)
-    span = plain.span
-    if proposal.points is None:
-        return replace(plain, smoothness=_smoothness_by_sums(plain, proposal))
-    points = proposal.points / span
-    if len(span) > 500:  # a basis is a dense matrix (d, d)
-        return replace(plain, smoothness=min(plain.smoothness, largest_variance(points)))
-    share = np.full(len(points), 1.0 / len(points))
-    for _ in range(ROUNDS):
-        away = points - share @ points
-        shape = away.T @ (away * share[:, None])
-        # A penalty curves the loss everywhere: counted in, no direction is so long that its curvature sets the step.
-        shape += np.diag(l2 / span**2) / max(np.linalg.matrix_rank(shape), 1)
-        if not shape.any():
-            return plain
-        spread, vectors = np.linalg.eigh(shape)
-        some = spread > SAME * spread[-1]
-        basis = vectors[:, some] / np.sqrt(spread[some])
-        share *= ((away @ basis) ** 2).sum(axis=1)
-        share /= share.sum()
-    ball = points @ basis
-    return replace(plain, sigma2_squared=radius_squared(ball), smoothness=largest_variance(ball), basis=basis)
-
-
-def radius_squared(points: Floats) -> float:
-    """The largest squared distance from the middle of the points' ranges."""
-    middle = (points.min(axis=0) + points.max(axis=0)) / 2.0
-    return float(((points - middle) ** 2).sum(axis=1).max(initial=0.0))
-
-
-def largest_variance(points: Floats) -> float:
-    """A bound on the variance, in any direction, of any distribution over these points.
-
-    A quarter of the largest squared distance of two of them; of many points, that from a middle.
-    """
-    if len(points) > MOST_PAIRED:
-        return radius_squared(points)
-    away = points - points.mean(axis=0)
-    squares = (away**2).sum(axis=1)
-    furthest = squares[:, None] + squares - 2.0 * (away @ away.T)
-    return float(furthest.max(initial=0.0)) / 4.0
-
-
-def _smoothness_by_sums(plain: Bounds, proposal: Proposal) -> float:
-    """A bound on any direction's variance, where trajectories are not listed; one dynamic program.
-
-    It is at most a quarter of the largest |f - f'|^2. With every f_k in units of its span, counted from its least
-    value, (f_k - f'_k)^2 <= |f_k - f'_k| <= f_k + f'_k: half of the largest sum of f_k over a trajectory is enough. So
-    is half of the largest sum of 1 - f_k, and the sum of squared spans over 4.
-    """
-    varies = plain.high > plain.low
-    unit = np.where(varies, 1.0 / plain.span, 0.0)
-    least, most = proposal.range_of(proposal.features.table(unit), 0.0)
-    lows = float(unit @ plain.low)
-    return min(plain.smoothness, (most - lows) / 2.0, (np.count_nonzero(varies) - (least - lows)) / 2.0)
+    if listed is None:
+        return Bounds(low, high, span, float(ranges @ ranges) / 4.0)
+    away = ((listed - (low + high) / 2.0) / span)[:, varies]
+    return Bounds(low, high, span, float((away**2).sum(axis=1).max(initial=0.0)))
 
 
 # ---- Algorithm 1 with a neural reward in the place of theta . f: a variant that the paper mentions and does not run.
