@@ -135,6 +135,7 @@ ERRORS = [
     ("visit^(at(3)", "`(` is never closed"),
     ("visit(at(3))^)", "`)` closes nothing"),
     ("visit(at(3))^) & (visit(at(1))", "`)` closes nothing"),
+    ("^~usually(visit(at(3)))", "top"),
     ("visit(at(3^])", "another kind"),
     ("visit(at(3)).named(^'x)", "unterminated"),
     ("visit(at(3)) & ^& visit(at(2))", "invalid syntax"),

@@ -16,6 +16,7 @@ from xmen.errors import ConvergenceWarning, GuaranteeWarning
 from xmen.learners.xmen import XMEN
 from xmen.methods.demonstrations import gather
 from xmen.methods.paper import (
+    STEP,
     PaperRun,
     Proposal,
     compute_bounds,
@@ -210,7 +211,7 @@ def test_the_letter_is_the_printed_formula(make):
     assert run.step_size == pytest.approx(1 / ((rows - middle) ** 2).sum(axis=1).max())
 
 
-def test_steps_are_half_of_newtons_in_the_metric_of_earlier_draws():
+def test_steps_are_a_share_of_newtons_in_the_metric_of_earlier_draws():
     """Their mean square away from the demonstrations' mean; sigma2^2 is worth a draw for each feature."""
     grid, rule, features, demos = grid_task(4)
     base = xm.distribution(grid, rule, None, engine="xor", oracle="listed")
@@ -226,7 +227,7 @@ def test_steps_are_half_of_newtons_in_the_metric_of_earlier_draws():
         slope = (pools[-1].features.mean(axis=0) - task.demo_features) / span + l2 * before / span**2
         shares = [4, *16 * np.ones(len(seen) - 1)]  # draws; of sigma2^2 as many as there are features
         hessian = np.average(seen, axis=0, weights=shares) + np.diag(l2 / span**2)
-        np.testing.assert_allclose(state.weights - before, -0.5 * np.linalg.solve(hessian, slope), atol=1e-12)
+        np.testing.assert_allclose(state.weights - before, -STEP * np.linalg.solve(hessian, slope), atol=1e-12)
         away = (pools[-1].features - task.demo_features) / span
         seen.append(np.mean([np.outer(row, row) for row in away], axis=0))
 

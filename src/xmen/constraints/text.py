@@ -514,7 +514,7 @@ class _Reader(SourceText):
         value = self.value(node.operand)
         match node.op:
             case ast.Invert() if isinstance(value, Event | Constraint):
-                return ~value
+                return self._guarded(node, operator.invert, value)
             case ast.USub() if isinstance(value, int | float | Fraction | LinearForm):
                 return -value
             case ast.UAdd() if isinstance(value, int | float | Fraction):
