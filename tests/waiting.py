@@ -23,12 +23,13 @@ def wait_for(condition: Callable[[], T]) -> T:
 
 
 def wait_for_work(pid: int) -> None:
-    """Until a child of the process computes: its solver is inside a search."""
+    """Until a child of the process computes, or it does so itself, childless: its solver is inside a search."""
     before = _computed(pid)
     wait_for(lambda: _computed(pid) > before + 0.05)
 
 
 def _computed(pid: int) -> float:
-    """Seconds of processor time that the children of a process have used."""
-    times = [child.cpu_times() for child in psutil.Process(pid).children(recursive=True)]
+    """Seconds of processor time that the children of a process have used; its own where it has none."""
+    process = psutil.Process(pid)
+    times = [one.cpu_times() for one in process.children(recursive=True) or [process]]
     return sum(one.user + one.system for one in times)

@@ -121,7 +121,7 @@ ARROWS = dict(zip(MOVES, "↑↓←→↗↖↘↙o", strict=True))
 WALL, GOAL, SELDOM = "#", "*", "."
 LEGEND = f"{GOAL} goal, {WALL} wall, {SELDOM} hardly ever entered"
 LEAST_VISITS = 1e-3  # an episode, on average; cells with fewer say more about chance than about the policy
-LARGEST = 60  # cells in a row or a column; larger drawings fit no terminal
+LARGEST_DRAWING = 60  # cells in a row or a column; larger drawings fit no terminal
 
 
 def arrows(grid: GridWorld, visits: Floats) -> list[str]:
@@ -134,7 +134,7 @@ def arrows(grid: GridWorld, visits: Floats) -> list[str]:
     0  → → ↑
        0 1 2
     """
-    if max(grid.width, grid.height) > LARGEST:
+    if max(grid.width, grid.height) > LARGEST_DRAWING:
         return []
     wide, high = (len(str(size - 1)) for size in (grid.width, grid.height))
     signs = np.full((grid.height, grid.width), SELDOM)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,7 +39,7 @@ def test_engines_are_timed_by_a_process_that_runs_no_bait(engine):
 
 
 def test_the_process_of_a_solver_runs_no_bait(monkeypatch):
-    monkeypatch.setattr(killable, "_idle", [])  # a new process, not one that was started elsewhere
+    monkeypatch.setattr(killable, "_idle", defaultdict(list))  # a new process, not one that was started elsewhere
     formula = Formula(2, np.array([1, 2, 0], dtype=np.int32), (1, 2))
     assert len(list(killable.KillableOracle(CryptoMiniSatOracle(formula)).solutions())) == 3
 

@@ -214,7 +214,7 @@ def test_rules_that_contradict_each_other_are_named_not_the_demonstrations():
 
 
 def test_contradictions_too_large_to_find_leave_the_demonstration(monkeypatch):
-    monkeypatch.setattr("xmen.methods.demonstrations.MOST_NODES", 10)
+    monkeypatch.setattr("xmen.methods.demonstrations.MOST_NODES_ASKED", 10)
     grid = xm.GridWorld(4, 4, start=(0, 0), goal=(3, 3), moves=("up", "right"))
     rules = [xm.visit(grid.at((1, 1))), xm.longest_repeat() <= 1, xm.never(grid.at((1, 1)))]
     demos = xm.distribution(grid, None, None, seed=0).sample(5)

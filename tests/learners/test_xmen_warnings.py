@@ -82,7 +82,7 @@ def _only(told, category):
 
 
 def test_what_is_too_large_to_look_at_goes_unsaid(monkeypatch):
-    monkeypatch.setattr("xmen.methods.identify.MOST_NODES", 10)
+    monkeypatch.setattr("xmen.methods.identify.MOST_NODES_ASKED", 10)
     grid, rule, features, demos = grid_task(4)
     constant = np.ones((*features.shape[:2], 1))
     with warnings.catch_warnings():

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import pickle
+import re
 import sys
+import tomllib
 from collections.abc import Callable
 from itertools import islice
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -26,7 +30,7 @@ from strategies import cases
 from xmen.errors import EngineError, MissingExtraError, OracleError, OracleTimeoutError
 from xmen.oracles import ORACLE_NAMES, Formula, Oracle, Parities, installed_oracles, make_oracle
 from xmen.oracles.cryptominisat import CryptoMiniSatOracle
-from xmen.oracles.registry import AUTO
+from xmen.oracles.registry import _ORACLES, AUTO
 
 INSTALLED = [name for name, version in installed_oracles().items() if version]
 SOLVERS = [name for name in INSTALLED if name != "listed"]
@@ -224,12 +228,25 @@ def test_the_callers_own_time_does_not_count(name: str, monkeypatch: pytest.Monk
 
 # Names, what is installed, and what is said when something is not.
 
-PACKAGES = {"cadical": "pysat", "cpsat": "ortools", "highs": "highspy", "cplex": "cplex", "gurobi": "gurobipy"}
+PACKAGES = {
+    name: getattr(importlib.import_module(f"xmen.oracles.{module}"), made).module.partition(".")[0]
+    for name, (module, made, distribution) in _ORACLES.items()
+    if distribution is not None
+}
+
+
+def test_a_solver_that_is_installed_by_itself_has_an_extra_of_its_name() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"]
+    wanted = {distribution: name for name, (_, _, distribution) in _ORACLES.items() if distribution is not None}
+    core = {re.split(r"[ <>=~!\[]", one)[0] for one in project["dependencies"]}
+    assert {name for distribution, name in wanted.items() if distribution not in core} <= set(
+        project["optional-dependencies"]
+    )
 
 
 def test_an_unknown_name_is_told_all_names() -> None:
     with pytest.raises(EngineError) as caught:
-        make_oracle("minisat", formula_of([[1]], 1))
+        make_oracle("delphi", formula_of([[1]], 1))
     assert all(repr(name) in str(caught.value) for name in ORACLE_NAMES)
 
 

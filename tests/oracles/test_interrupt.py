@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from waiting import DEADLINE, wait_for, wait_for_work
+from xmen.oracles import installed_oracles
 
 pytestmark = [
     pytest.mark.system,
@@ -25,7 +26,7 @@ import numpy as np  # its threads take any signal
 from oracles.formulas import formula_of, hard_formula
 from xmen.oracles import make_oracle
 
-hard, easy = make_oracle("cryptominisat", hard_formula()), make_oracle("cryptominisat", formula_of([[1, 2]], 60))
+hard, easy = make_oracle(sys.argv[1], hard_formula()), make_oracle(sys.argv[1], formula_of([[1, 2]], 60))
 next(easy.solutions())  # starts a process for the solver
 for question in [hard.solve, lambda: sum(1 for _ in easy.solutions())] * 5:
     try:
@@ -36,11 +37,14 @@ for question in [hard.solve, lambda: sum(1 for _ in easy.solutions())] * 5:
 """
 
 
-@pytest.fixture
-def child() -> object:
+SOLVERS = [name for name, version in installed_oracles().items() if version and name != "listed"]
+
+
+@pytest.fixture(params=SOLVERS)
+def child(request: pytest.FixtureRequest) -> object:
     tests = str(Path(__file__).parents[1])
     with subprocess.Popen(
-        [sys.executable, "-c", SCRIPT],
+        [sys.executable, "-c", SCRIPT, request.param],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import queue
 import signal
+from collections import defaultdict
 from collections.abc import Iterator
 from itertools import chain, repeat
 from pathlib import Path
@@ -52,7 +53,7 @@ def faulty(fault: str, monkeypatch: pytest.MonkeyPatch) -> KillableOracle:
     # Children have to find this module, as it is named here, and what it imports.
     tests = Path(__file__).parents[1]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (tests.parent, tests))))
-    monkeypatch.setattr("xmen.oracles.killable._idle", [])
+    monkeypatch.setattr("xmen.oracles.killable._idle", defaultdict(list))
     oracle = Faulty(FORMULA, time_limit=60.0)
     oracle.fault = fault
     return KillableOracle(oracle)
@@ -92,8 +93,9 @@ def test_what_prints_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_children_are_used_again_and_replaced_when_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    idle: list[object] = []
-    monkeypatch.setattr("xmen.oracles.killable._idle", idle)
+    waiting: defaultdict[str, list[object]] = defaultdict(list)
+    monkeypatch.setattr("xmen.oracles.killable._idle", waiting)
+    idle = waiting["pycryptosat"]
     oracle = KillableOracle(CryptoMiniSatOracle(FORMULA))
     oracle.solve()
     (child,) = idle

@@ -35,7 +35,7 @@ from xmen.storage.models import storable
 from xmen.worlds import MDP, Walks
 
 ATTEMPTS = 50  # rollouts tried for each complete one wanted, at most
-LARGEST = 100.0  # weights, in standard deviations of their feature, stay below this: beyond, one rollout has it all
+LARGEST_WEIGHT = 100.0  # in standard deviations of a feature: beyond, one rollout has it all
 
 
 def read_policy(policy: ArrayLike | None, world: MDP, name: str) -> Floats:
@@ -157,7 +157,7 @@ class SampledDual:
             norm, effective = float(np.linalg.norm(self.subgradient())), self.effective_sample_size
             return monitor.record(value, norm, effective_sample_size=effective, answer=lambda: self.weights)
 
-        bounds = [(0.0, LARGEST if known else 0.0) for known in self._known] * 2
+        bounds = [(0.0, LARGEST_WEIGHT if known else 0.0) for known in self._known] * 2
         options = {"maxiter": max_iter, "maxfun": 10 * max_iter, "maxcor": 20, "ftol": 0.0}
         options["gtol"] = tolerance / max(1.0, float(self._scale.max()))
         result = minimize(loss, first, jac=True, method="L-BFGS-B", bounds=bounds, callback=note, options=options)
@@ -195,7 +195,7 @@ class SampledDual:
     def uncovered(self) -> Ints:
         """Features in which no mixture of the rollouts comes within epsilon of the demonstrations."""
         constant = ~self._known & (np.abs(self._mean) > self._threshold + 1e-9)
-        return np.flatnonzero(constant | (np.abs(self._scaled) >= 0.99 * LARGEST))
+        return np.flatnonzero(constant | (np.abs(self._scaled) >= 0.99 * LARGEST_WEIGHT))
 
 
 @storable

@@ -457,7 +457,7 @@ class Share(Comparable):
     def compare(self, op: str, other: object) -> Constraint:
         threshold = exact_fraction(other, f"`{self} {op} ...`")
         if max(abs(threshold.numerator), threshold.denominator) > LARGEST:
-            raise ConstraintError(f"`{self} {op} ...`: as a fraction, the threshold exceeds {LARGEST}; round it.")
+            raise ConstraintError(f"`{self} {op} ...`: the threshold's fraction exceeds {LARGEST}; round it.")
         terms = ((threshold.denominator, CountTerm(self.event)), (-threshold.numerator, LengthTerm()))
         decimal = repr(float(threshold))
         shown = decimal if Fraction(decimal) == threshold else f"{threshold.numerator}/{threshold.denominator}"

@@ -262,7 +262,7 @@ def distribution(
     max_nodes
         The budget of the product of world and constraint.
     oracle
-        What solves the formulas of "xor": "auto", "listed", "cryptominisat", "cadical", "cpsat" or "highs".
+        What solves the formulas of "xor": "auto", "listed", "cryptominisat" or another that `xmen engines` shows.
     cell_size
         For "xor": the expected number of solutions in a hash cell.
     delta

@@ -16,8 +16,8 @@ from xmen.errors import InfeasibleError, Message, OracleTimeoutError, ProductToo
 from xmen.events import NO_ACTION, Event
 from xmen.machines.tables import CompiledConstraint, MachineTable
 from xmen.product.best import best_walk
-from xmen.product.graph import MOST_NODES, Product, build_by_rules, build_product, ends_of, shortest_valid
-from xmen.product.watch import HOLDS, join
+from xmen.product.graph import MOST_NODES_EXPLAINED, Product, build_by_rules, build_product, ends_of, shortest_valid
+from xmen.product.watch import STEP_HOLDS, join
 from xmen.progress import tell
 from xmen.worlds import EdgeWeights, GridWorld
 from xmen.worlds.kernels import UNREACHABLE, distance_to
@@ -115,12 +115,12 @@ def same_answer(rule: Constraint, world: MDP, known: Iterable[MachineTable] = ()
     compiled = CompiledConstraint(rule, world, known=known)
     machine = join(compiled, min(world.max_length, _ENTRIES), _ENTRIES)
     if machine is None or machine.start < 0:
-        return None if machine is None else machine.start == HOLDS
+        return None if machine is None else machine.start == STEP_HOLDS
     seen, letters = compiled.tables[0].letters >= 0, machine.letters
     moving, ending = letters[:, :-1][seen[:, :-1]], letters[:, -1][seen[:, -1]]
     left = machine.step[: machine.last[:-1].max(initial=-1) + 1]  # rows that can be left before the last action
     after = np.unique(left[:, np.unique(moving)])
-    answers = {*machine.accepts[:, np.unique(ending)].ravel().tolist(), *(after[after < 0] == HOLDS).tolist()}
+    answers = {*machine.accepts[:, np.unique(ending)].ravel().tolist(), *(after[after < 0] == STEP_HOLDS).tolist()}
     return answers.pop() if len(answers) == 1 else None
 
 
@@ -137,7 +137,7 @@ def reachable_bound(world: MDP, rule: Constraint, others: Constraint | None) -> 
     if not isinstance(rule, LinearComparison) or rule.op not in SIGNS or rule.spelling or not world.has_terminal:
         return None  # a share has a spelling of its own, and another bound
     try:
-        product = build_product(CompiledConstraint(others, world), MOST_NODES)
+        product = build_product(CompiledConstraint(others, world), MOST_NODES_EXPLAINED)
     except ProductTooLargeError:
         return None
     if world.terminal[world.start > 0].any() or not product.feasible():

@@ -34,7 +34,7 @@ from xmen.sampling.space import Floats, canonical
 from xmen.sharing import once
 
 LISTED_AT_ONCE = 20_000  # solutions up to which "auto" lists them: a second or two of a solver's time
-ROUNDING = 0.2  # nats by which the adder may misjudge a weight; copies keep their exact weights
+ADDER_ERROR = 0.2  # nats by which the adder may misjudge a weight; copies keep their exact weights
 NEAR = 0.1  # nats within which the largest weight is looked for
 EVEN = 2.0  # nats; weights within such a span are not embedded
 MOST_NATS = 1e9  # of a literal: with 100,000 of them, sums in units of the adder are whole numbers of 64 bits
@@ -375,7 +375,7 @@ class Hashed:
         weights, n = self.weights, np.count_nonzero(self.weights.sizes)
         if n == 0:
             return Space(self.oracle, weights.log, weights.base)
-        unit = 2.0 * ROUNDING / n
+        unit = 2.0 * ADDER_ERROR / n
         whole = np.rint(weights.sizes / unit).astype(np.int64)
         builder = self.builder.copy()
         signs = np.where(weights.flipped, -1, 1).tolist()
@@ -384,7 +384,7 @@ class Hashed:
         most = self._largest(builder, total, unit)
         high = weights.base + unit * most
         if unit * most <= EVEN:
-            return Space(self.oracle, weights.log, high + ROUNDING)
+            return Space(self.oracle, weights.log, high + ADDER_ERROR)
         levels = Levels.covering(high, weights.base)
         levels = replace(levels, n_levels=min(levels.n_levels, 64, len(self.variables)))
         thresholds = np.floor((levels.thresholds - weights.base) / unit).astype(np.int64)
@@ -392,7 +392,7 @@ class Hashed:
         formula = oracles.Formula(builder.n_variables, builder.clauses, self.oracle.formula.hash_variables)
         oracle = make_oracle(self.name, sampling.embed(formula, below, levels.bits_per_level), self.time_limit)
         depth = partial(_depth, weights, unit, thresholds)
-        return Embedding(Space(self.oracle, weights.log, high), oracle, levels, depth, ROUNDING).residual()
+        return Embedding(Space(self.oracle, weights.log, high), oracle, levels, depth, ADDER_ERROR).residual()
 
     def _largest(self, builder: ClauseBuilder, total: list[int], unit: float) -> int:
         """A number that no solution's rounded weight exceeds, within NEAR of the largest: by bisection."""

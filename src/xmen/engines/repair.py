@@ -282,7 +282,7 @@ def _actions(product: Product, states: tuple[int, ...], kept: list[int]) -> Iter
         yield letters[1:]
 
 
-MOST_NODES = DEFAULT_MAX_NODES // RELAXED_SHARE  # a table has them all, for every position
+MOST_REPAIR_NODES = DEFAULT_MAX_NODES // RELAXED_SHARE  # a table has them all, for every position
 MOST_STATES = 100_000  # of trajectories that keep the rules that fit the product: in narrow worlds they grow long
 
 
@@ -302,7 +302,7 @@ def repair(
     best: int | None = None,
     start: Any = None,
     goal: Any = None,
-    max_nodes: int = MOST_NODES,
+    max_nodes: int = MOST_REPAIR_NODES,
 ) -> Any:
     """The valid trajectory nearest to a given one: with the fewest states put in, left out and changed.
 

@@ -40,7 +40,7 @@ from xmen.worlds.walks import require_count
 # proportion to its weight, and the exact remainder as the weight of a copy.
 
 MAX_LISTED = 200_000  # trajectories up to which the support is listed
-ROUNDING = 0.02  # nats by which the integers of the adder may misjudge a weight
+ADDER_ERROR = 0.02  # nats by which the integers of the adder may misjudge a weight
 
 
 class Spelled(NamedTuple):
@@ -158,7 +158,7 @@ class HashedWorld:
         return max(log_scale + math.log2(max(ended + float(here.sum()), 1e-300)), 0.0)
 
     def embedding(
-        self, weights: EdgeWeights, levels: Levels, listed_scores: Floats | None = None, rounding: float = ROUNDING
+        self, weights: EdgeWeights, levels: Levels, listed_scores: Floats | None = None, rounding: float = ADDER_ERROR
     ) -> Embedding:
         """Copies in proportion to the weights, none above levels.log_max: thresholds in the list, or by one adder.
 
@@ -297,7 +297,7 @@ class XorDistribution(Estimating):
             notify(f"{told} Leave them out to have a stated factor.", GuaranteeWarning)
         else:
             choices = {"thinned": not choices.get("faithful", False), **choices}
-            choices["rounding"] = 0.0 if hashed.walks is not None else ROUNDING
+            choices["rounding"] = 0.0 if hashed.walks is not None else ADDER_ERROR
             plan = PawsPlan.solve(*self.guarantee, log_span=high - low, n_hash=hashed.decoder.width, **choices)
         embedding = hashed.embedding(self.weights, plan.levels(high))
         k, searched = sampling.find_level(embedding, plan, rng)

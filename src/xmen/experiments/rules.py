@@ -18,7 +18,7 @@ TRIP_TEMPLATES = ("never", "visit", "count at most", "longest repeat", "longest 
 PATH_TEMPLATES = """never, visit, always, count at most, count at least, count equal, before, first among, sequence,
 response, response within, longest repeat, longest run, no revisit, no revisit of, length at most, length at least,
 length equal, share at least, share at most, exactly one of, first of all""".replace("\n", " ").split(", ")
-MOST_NODES = 200_000  # of a product for paths and trips; what needs more is estimated
+MOST_PATH_NODES = 200_000  # of a product for paths and trips; what needs more is estimated
 U_TURN = 4  # of the directions
 CLASSES = ("primary", "secondary", "tertiary", "residential")
 TRIP_FEATURES = ("length (km)", "turn", "U-turn", "link")
@@ -98,7 +98,7 @@ def drawn_paths(book: Notebook) -> None:
         if task.choke is not None:
             events["choke"] = task.world.at(task.choke)
         with book.stage(f"rules of paths: {name}"):
-            searched: Any = {"templates": PATH_TEMPLATES, "max_nodes": MOST_NODES}
+            searched: Any = {"templates": PATH_TEMPLATES, "max_nodes": MOST_PATH_NODES}
             model = xm.RuleInference(task.world, events, no_reward(task.world), **searched).fit(task.demos)
         found = zip(model.texts_, model.gains_.tolist(), strict=True)
         rows += [(name, len(task.demos), text, gain, model.least_gain_) for text, gain in found]
@@ -116,7 +116,7 @@ def taxi_trips(book: Notebook) -> None:
         return
     city = read_city(folder)
     (events, features), trips = describe(city), city.trips("train_CV0_size10000", book.pick(100, 300))
-    searched: Any = {"templates": TRIP_TEMPLATES, "max_nodes": MOST_NODES, "seed": book.seed}
+    searched: Any = {"templates": TRIP_TEMPLATES, "max_nodes": MOST_PATH_NODES, "seed": book.seed}
     rows = []
     for tolerance in book.pick((0.0,), (0.0, 0.1)):
         with book.stage(f"rules of trips, tolerance {tolerance:g}"):

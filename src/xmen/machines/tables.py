@@ -96,8 +96,8 @@ def run_machine(table: Any, edge_letters: Any, edges: Any, ends: Any, column: An
 
 Index: TypeAlias = NDArray[np.int32]
 
-FAILS, HOLDS = 0, 1  # in every table, the rows of the two sure states
-SURE_ROWS: dict[Hashable, int] = {Sure.FAILS: FAILS, Sure.HOLDS: HOLDS}
+ROW_FAILS, ROW_HOLDS = 0, 1  # in every table, the rows of the two sure states
+SURE_ROWS: dict[Hashable, int] = {Sure.FAILS: ROW_FAILS, Sure.HOLDS: ROW_HOLDS}
 UNKNOWN = -1  # a table entry that no one has asked for yet
 MAX_TABLE_ENTRIES = 2**28  # 1 GiB of transitions for one machine
 
@@ -138,7 +138,7 @@ class MachineTable:
         for sure, row in SURE_ROWS.items():
             self.next[self._row(sure)] = row
         never = isinstance(leaf, NoRevisit) and world.acyclic  # a state comes twice
-        self.start = HOLDS if never else self._row(leaf.start())
+        self.start = ROW_HOLDS if never else self._row(leaf.start())
 
     def __len__(self) -> int:
         return len(self.states)
@@ -224,13 +224,13 @@ class TreeProgram(NamedTuple):
     most: Index
     first: Index
     last: Index
-    holding: Index  # (operations, leaves), table rows HOLDS or FAILS
+    holding: Index  # (operations, leaves), table rows ROW_HOLDS or ROW_FAILS
     failing: Index
 
     def judge(self, answers: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """The tree's answer to final answers of the leaves (n, leaves)."""
         rows = np.zeros((len(answers), 1 + answers.shape[1]), dtype=np.int8)
-        rows[:, 1:] = answers  # FAILS and HOLDS are the rows 0 and 1
+        rows[:, 1:] = answers  # ROW_FAILS and ROW_HOLDS are the rows 0 and 1
         return np.asarray(settle(rows, *self))
 
 
@@ -245,7 +245,7 @@ class _Pattern(NamedTuple):
 def compile_tree(constraint: Constraint) -> TreeProgram:
     """The tree's postfix program; leaves are numbered from left to right."""
     n_leaves = sum(1 for _ in constraint.leaves())
-    nobody, everybody = np.full(n_leaves, FAILS, np.int32), np.full(n_leaves, HOLDS, np.int32)
+    nobody, everybody = np.full(n_leaves, ROW_FAILS, np.int32), np.full(n_leaves, ROW_HOLDS, np.int32)
     operations: list[tuple[int, int, int, int, int]] = []
     patterns: list[_Pattern] = []
 

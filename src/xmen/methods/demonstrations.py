@@ -22,7 +22,7 @@ from xmen.worlds.demos import as_trajectories, refuse
 from xmen.worlds.sightings import Sighting, read_state
 from xmen.worlds.tables import RecordedDemos
 
-MOST_NODES = 1_000_000  # of a product that is made only to find out whether rules contradict each other
+MOST_NODES_ASKED = 1_000_000  # of a product that is made only to find out whether rules contradict each other
 BATCH_ENTRIES = 4_000_000  # states held in one padded table while machines run over it
 
 
@@ -176,7 +176,7 @@ def gather(
     if refuse_invalid and not valid.all():
         if constraint is not None and possible.any() and not valid.any():
             with contextlib.suppress(ProductTooLargeError):  # do the rules contradict each other?
-                feasible_product(compiled, MOST_NODES)
+                feasible_product(compiled, MOST_NODES_ASKED)
         wrong = np.flatnonzero(~partly)[~valid].tolist()
         refuse(world, given if seen else trajectories, constraint, wrong)  # finds the words
         raise XmenError(f"demonstration {wrong[0]} is not valid, and its own check does not agree: please report it.")

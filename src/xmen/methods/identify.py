@@ -28,7 +28,7 @@ from xmen.worlds import EdgeWeights, Walks
 RELATIVE = 1e-9  # differences below this share of the largest possible sum are rounding errors
 MOST_FEATURES = 400  # more are not examined: a decomposition of their covariance would dominate the fit
 MOST_SEARCHES = 40  # features whose range is searched for; the rest goes unexamined
-MOST_NODES = 1_000_000  # of a product that is made for these questions alone
+MOST_NODES_ASKED = 1_000_000  # of a product that is made for these questions alone
 UNSEEN = 1e-6  # curvature below this share of that of complete demonstrations is none: differences find it to 1e-8
 SHARE = 1e-3  # of a direction, below which it hardly is one of a weight
 SHOWN = 6
@@ -49,7 +49,7 @@ def warn_undetermined(
         product = base.relaxation.product
         if base.relaxation.rejecting:
             try:
-                product = multiply(base.world, base.constraint, MOST_NODES)
+                product = multiply(base.world, base.constraint, MOST_NODES_ASKED)
             except errors.ProductTooLargeError:
                 return
         base = ExactDistribution(product, base.law.with_reward(None), None)

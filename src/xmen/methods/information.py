@@ -29,7 +29,7 @@ from xmen.worlds.network import AnyTask, Network
 
 STEP = 1e-4  # of a weight, in units of its feature's size: errors of 1e-8 from the third derivative and from rounding
 SINGULAR = 1e-10  # curvature below this share of the largest is none, as is this much of a feature of size 1
-ROUNDING = 64 * float(np.finfo(np.float64).eps)  # by which means may differ that are the same
+MEAN_ROUNDING = 64 * float(np.finfo(np.float64).eps)  # by which means may differ that are the same
 
 
 class Information(NamedTuple):
@@ -146,7 +146,7 @@ def curvature(means: Means, weights: Floats, scale: Floats, coordinates: Coordin
     out = np.zeros((len(weights), len(weights)))
     for i, k in enumerate(free):
         out[k] = (found[2 * i] - found[2 * i + 1]) / (2.0 * step[k])
-    noise = ROUNDING * np.abs(found).max(axis=0, initial=0.0) / step
+    noise = MEAN_ROUNDING * np.abs(found).max(axis=0, initial=0.0) / step
     flat = np.diag(out) <= np.maximum(SINGULAR * scale**2, noise)
     return np.where(flat | flat[:, None], 0.0, (out + out.T) / 2.0)
 

@@ -88,7 +88,7 @@ MEMORY = 20  # pairs kept
 MOST_CHANGE = 10.0  # no reward r(s, a) changes by more than this in one step, however flat the loss is
 SUFFICIENT, CURVATURE = 1e-4, 0.9  # of the Wolfe conditions
 DEFAULT_MAX_ITER = 1000
-ROUNDING = 1e-13  # relative; differences of the loss below this say nothing
+LOSS_ROUNDING = 1e-13  # relative; differences of the loss below this say nothing
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class Lbfgs:
             state = state.forgetting()
             direction = -state.gradient / self.metric**2
         slope, reach = float(state.gradient @ direction), self.reach(direction)
-        if slope == 0.0 or reach == 0.0 or abs(slope) <= ROUNDING**1.5:
+        if slope == 0.0 or reach == 0.0 or abs(slope) <= LOSS_ROUNDING**1.5:
             return replace(state, finished=True)
         first = 1.0 if len(state.steps) else 1.0 / reach  # the length of the first step is a guess
         found = self._search(state, direction, slope, min(first, MOST_CHANGE / reach), reach)
@@ -189,7 +189,7 @@ class Lbfgs:
         self, state: LbfgsState, direction: Floats, slope: float, length: float, reach: float
     ) -> tuple[Floats, Value] | None:
         """A step length that satisfies the Wolfe conditions; along a line, the slopes of a convex loss increase."""
-        longest, blur = MOST_CHANGE / reach, ROUNDING * (1.0 + abs(state.loss))
+        longest, blur = MOST_CHANGE / reach, LOSS_ROUNDING * (1.0 + abs(state.loss))
         low, low_slope, high, high_slope = 0.0, slope, np.inf, np.nan
         best = None
         for _ in range(40):

@@ -128,7 +128,7 @@ class Draws:
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
 
-LARGEST = 600.0  # nats: log-weights over that of the best valid draw are cut here, as exp(700) overflows
+LARGEST_LOG_WEIGHT = 600.0  # nats: log-weights over that of the best valid draw are cut here, as exp(700) overflows
 ALL: Floats = np.ones(1)  # the share of a loss that is one part
 
 
@@ -205,7 +205,7 @@ class DrawnLoss:
         draws, batch = self.draws, self.draws.batch
         logs = draws.visits @ self.features.table(weights).ravel() + self.measures[0] + draws.log_dynamics
         highest = np.maximum.reduceat(np.where(draws.valid, logs, -np.inf), draws.begins)
-        every = np.exp(np.minimum(logs - highest[batch], LARGEST))
+        every = np.exp(np.minimum(logs - highest[batch], LARGEST_LOG_WEIGHT))
         valid = np.where(draws.valid, every, 0.0)
         totals = draws.total(valid)
         log_sum, valid = highest + np.log(totals), valid / totals[batch]

@@ -74,7 +74,7 @@ from xmen.worlds import EdgeWeights, Walks
 # drift makes draws fail more often, until a fresh search is cheaper.
 
 SPAN_STEP = 0.25  # nats; spans are rounded up to multiples of it, so that plans are solved once for many rewards
-ROUNDING = 0.05  # nats by which a solver's adder may misjudge a weight; it costs draws, and nothing of delta
+ADDER_ERROR = 0.05  # nats by which a solver's adder may misjudge a weight; it costs draws, and nothing of delta
 PATIENCE = 2.0  # bits of drift after which a fresh search is cheaper
 PER_UNIT = 1.4  # thinned copies count for 1/2 to 1 each
 LOG2 = math.log(2.0)
@@ -180,7 +180,7 @@ class Proposal:
         """
         hashed, table, scores = self.hashed, self.features.table(weights + shift), None
         if self.listed_features is None:
-            (low, high), rounding = self.range_of(table, beta), ROUNDING
+            (low, high), rounding = self.range_of(table, beta), ADDER_ERROR
         else:
             scores = self.listed_features @ (weights + shift) + (beta * self._listed_dynamics if beta else 0.0)
             low, high, rounding = float(scores.min()), float(scores.max()), 0.0

@@ -89,7 +89,7 @@ class Source(ABC):
 LEVEL = 0.95  # of the bound
 SURE = -math.log(1.0 - LEVEL)  # about 3: a rate of which n trials show nothing is below 3 / n 19 times in 20
 JUDGES = 2.0 ** np.arange(-6.0, 0.25, 0.25)  # times as many draws as weights were fitted to, from which to choose
-ROUNDING = 1e-9  # nats: what an exact answer may be off
+EXACT_ERROR = 1e-9  # nats: what an exact answer may be off
 FLAT = 1e-10  # share of the largest curvature below which a direction has none
 
 
@@ -155,7 +155,7 @@ def judge(weights: Floats, fresh: DrawnLoss, metric: Metric, fitted_noise: Float
     here, there = metric.matrix(spread.noise), metric.matrix(fitted_noise)
     q = float(y @ y)
     distance = max(0.5 * (q - trace(here)), 0.0) + spread.unseen
-    bound = max(0.5 * largest_decrement(q, here), 0.5 * trace(there)) + (SURE * spread.unseen + ROUNDING)
+    bound = max(0.5 * largest_decrement(q, here), 0.5 * trace(there)) + (SURE * spread.unseen + EXACT_ERROR)
     scale, freedom = moments(here + there)
     quiet = freedom == 0.0 or float(chdtrc(freedom, q / scale)) > 0.01  # noise exceeds this gradient as often
     return Judgement(value, spread, distance, bound, quiet, freedom == 0.0 or fresh.seen(weights) >= least_seen)
@@ -423,7 +423,7 @@ class RoundsRun(Run[RoundsState]):
             state = replace(state, distance=left + 0.5 * trace(metric.matrix(found.error)))
         state = replace(state, weights_std=metric.weights_std(found.error))
         if not loss.draws.noise.any():  # else the bound is infinite: what these draws missed, they cannot tell
-            bound, converged = state.distance + ROUNDING, state.distance <= max(self.tol, ROUNDING)
+            bound, converged = state.distance + EXACT_ERROR, state.distance <= max(self.tol, EXACT_ERROR)
             return replace(state, bound=bound, finished=True, converged=converged), value, found
         last = state.distance <= max(self.tol, LEAST_TOL)
         growth = state.distance / max(AIMED * self.tol, LEAST_TOL) - 1.0  # times as many draws as there are

@@ -8,8 +8,6 @@ from xmen.oracles.formula import Bits, Stopwatch
 from xmen.oracles.gf2 import Reduced, parity_clauses
 from xmen.oracles.solver import SolverOracle
 
-# Measured: 3.0.0 takes 1.5 to 2.4 times as long on paths in grids.
-SOLVER = "Cadical195"
 # python-sat cannot interrupt CaDiCaL (its `interrupt` is not implemented), but it passes on conflict budgets, and what
 # was learned is kept from one slice to the next. 500 conflicts take 5 to 60 ms; a call overruns its time limit by one
 # slice at most.
@@ -21,10 +19,11 @@ class CadicalOracle(SolverOracle):
 
     name = "cadical"
     module = "pysat.solvers"
+    solver = "Cadical195"  # measured: 3.0.0 takes 1.5 to 2.4 times as long on paths in grids
 
     def _open(self, parities: Reduced | None) -> Any:
-        n, solver = self.formula.n_variables, getattr(self._backend(), SOLVER)()
-        # Models end with the last variable that some clause has; this clause says nothing but has the last one.
+        n, solver = self.formula.n_variables, getattr(self._backend(), self.solver)()
+        # A tautology about the last variable, so that models cover all variables, also those that no clause has.
         clauses = ([[n, -n]] if n else []) + self.formula.clause_list()
         for clause in clauses + ([] if parities is None else parity_clauses(parities, self.formula.hashed, n)):
             solver.add_clause(clause)
@@ -33,7 +32,7 @@ class CadicalOracle(SolverOracle):
     def _ask(self, solver: Any, assumptions: list[int], watch: Stopwatch) -> Bits | None:
         found = None
         while found is None:
-            _ = watch.left
+            watch.check()
             solver.conf_budget(CONFLICTS_PER_SLICE)
             found = solver.solve_limited(assumptions)
         if not found:

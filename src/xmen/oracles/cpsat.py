@@ -85,7 +85,7 @@ def _found(cp_model: Any, status: Any, watch: Stopwatch) -> bool:
         return True
     if status == cp_model.INFEASIBLE:
         return False
-    _ = watch.left  # raises when the time is up
+    watch.check()
     if watch.limit is not None and status == cp_model.UNKNOWN:
         raise watch.expired()
     raise OracleError(f"cpsat stopped without an answer: status {status}")

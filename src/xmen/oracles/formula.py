@@ -96,12 +96,15 @@ class Stopwatch:
     @property
     def left(self) -> float | None:
         """Seconds to go, None without a limit; raises OracleTimeoutError when there are none."""
-        if self.limit is None:
-            return None
-        left = self.limit - self.used
-        if left <= 0:
+        left = None if self.limit is None else self.limit - self.used
+        if left is not None and left <= 0:
             raise self.expired()
         return left
+
+    def check(self) -> None:
+        """Raises OracleTimeoutError when there is no time left."""
+        if self.limit is not None and self.used >= self.limit:
+            raise self.expired()
 
     def expired(self) -> OracleTimeoutError:
         advice = "give it more time (time_limit), or an easier question (fewer parities, another oracle)"

@@ -1,9 +1,10 @@
-"""Oracles that need a process of their own: they do not stop when they should, keep Ctrl-C for themselves, or clash."""
+"""Solvers in processes of their own: some do not stop when they should, keep Ctrl-C for themselves, or clash."""
 
 import contextlib
 import itertools
 import queue
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -19,8 +20,8 @@ LONGEST_BATCH = 0.02  # seconds after which a message is sent with the models fo
 class KillableOracle:
     """Another oracle, asked in a child process that is killed at the time limit.
 
-    A child takes half a second to start, which does not count, and then serves any number of questions of any such
-    oracle, one at a time.
+    A child takes half a second to start, which does not count, and then serves any number of questions of any oracle
+    with the same solver, one at a time.
     """
 
     def __init__(self, oracle: SolverOracle) -> None:
@@ -63,7 +64,7 @@ class KillableOracle:
         child = None
         with contextlib.suppress(IndexError):  # nobody waits; asking first would leave room for another thread
             while child is None or not child.alive:
-                child = _idle.pop()
+                child = _idle[self.oracle.module].pop()
         if child is None or not child.alive:
             try:
                 child = Child("xmen.oracles.killable")
@@ -77,7 +78,7 @@ class KillableOracle:
             yield child
         finally:
             if child.alive:
-                _idle.append(child)
+                _idle[self.oracle.module].append(child)
 
     def _ask(self, child: Child, question: tuple[Any, ...], watch: Stopwatch) -> Any:
         with watch:
@@ -97,7 +98,7 @@ class KillableOracle:
         return answer
 
 
-_idle: list[Child] = []
+_idle: defaultdict[str, list[Child]] = defaultdict(list)  # by what they have loaded: HiGHS clashes with OR-Tools
 
 
 def serve() -> None:

@@ -173,7 +173,7 @@ class ListedOracle:
         while place[0] < len(numbers):
             found, bits = np.empty(batch, dtype=np.int64), np.empty((batch, n_words), dtype=np.uint64)
             with watch:
-                _ = watch.left
+                watch.check()
                 n = walk(cell, state, sides, place, found, bits, STEPS)
             if n:
                 yield np.hstack([unpack(self._words[found[:n]], width), unpack(bits[:n], n_extra)])

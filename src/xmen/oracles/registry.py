@@ -7,16 +7,16 @@ from xmen.options import require_choice
 from xmen.oracles.formula import Formula, Oracle
 from xmen.oracles.killable import KillableOracle
 
-# By name: the module and the class, the distribution to install (None: nothing), and whether in a process of its own,
-# as for a solver that comes back late or keeps Ctrl-C for itself (`killable`).
+# By name: the module and the class, and the distribution to install (None: nothing). Solvers have processes of their
+# own (`killable`): they come back late, keep Ctrl-C for themselves, or end in errors of their own where it arrives.
 _ORACLES = {
-    "listed": ("listed", "ListedOracle", None, False),
-    "cryptominisat": ("cryptominisat", "CryptoMiniSatOracle", "pycryptosat", True),
-    "cadical": ("cadical", "CadicalOracle", "python-sat", False),
-    "cpsat": ("cpsat", "CpSatOracle", "ortools", False),
-    "highs": ("mip", "HighsOracle", "highspy", True),
-    "cplex": ("mip", "CplexOracle", "cplex", False),
-    "gurobi": ("mip", "GurobiOracle", "gurobipy", False),
+    "listed": ("listed", "ListedOracle", None),
+    "cryptominisat": ("cryptominisat", "CryptoMiniSatOracle", "pycryptosat"),
+    "cadical": ("cadical", "CadicalOracle", "python-sat"),
+    "cpsat": ("cpsat", "CpSatOracle", "ortools"),
+    "highs": ("mip", "HighsOracle", "highspy"),
+    "cplex": ("mip", "CplexOracle", "cplex"),
+    "gurobi": ("mip", "GurobiOracle", "gurobipy"),
 }
 ORACLE_NAMES = ("auto", *_ORACLES)
 # However many parities questions have. A crossing was looked for (benchmarks/oracles.py, cells of 64 solutions) and not
@@ -26,9 +26,9 @@ AUTO = "cryptominisat"
 
 
 def installed_oracles() -> dict[str, bool | str]:
-    """Every oracle by name: the version of its solver, True where none is needed, False where it is not installed."""
+    """Every oracle by name: the version of the package that brings it, True where none does, False if not installed."""
     found: dict[str, bool | str] = dict.fromkeys(_ORACLES, True)
-    for name, (_, _, distribution, _) in _ORACLES.items():
+    for name, (_, _, distribution) in _ORACLES.items():
         if distribution is not None:
             try:
                 found[name] = importlib.metadata.version(distribution)
@@ -41,9 +41,8 @@ def make_oracle(name: str, formula: Formula, time_limit: float | None = None) ->
     """The oracle of that name for the formula; time_limit: seconds for one `solve`, or for one whole enumeration."""
     name = AUTO if name == "auto" else name
     require_choice("oracle", name, ORACLE_NAMES)
-    module, class_name, _, apart = _ORACLES[name]
+    module, class_name, _ = _ORACLES[name]
     made = getattr(importlib.import_module(f"xmen.oracles.{module}"), class_name)
     if name == "listed":
         return made.from_formula(formula, time_limit=time_limit)  # type: ignore[no-any-return]
-    oracle = made(formula, time_limit=time_limit)
-    return KillableOracle(oracle) if apart else oracle
+    return KillableOracle(made(formula, time_limit=time_limit))

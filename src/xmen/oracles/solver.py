@@ -62,6 +62,8 @@ def check_time_limit(time_limit: float | None) -> None:
 class SolverOracle:
     """An oracle whose subclass loads a solver and asks it; see `Oracle` for the contract.
 
+    A subclass gives `name`, `module`, `_open` and `_ask` (cadical.py is the shortest); the rest has defaults.
+
     The time limit holds for one `solve`, and for one enumeration as a whole. `n_queries` counts answers, as if each
     model had been asked for: a cell of k models that is read to its end costs k + 1.
     """

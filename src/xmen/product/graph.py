@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from xmen.compiled import compiled
 from xmen.constraints.constraint import Constraint, Usually, conjunction, units
 from xmen.errors import Message, ProductTooLargeError, joined, require_horizon
-from xmen.machines.tables import FAILS, HOLDS, CompiledConstraint, MachineTable
+from xmen.machines.tables import ROW_FAILS, ROW_HOLDS, CompiledConstraint, MachineTable
 from xmen.sharing import once
 from xmen.worlds.kernels import UNREACHABLE, distance_to, topological_order
 from xmen.worlds.mdp import MDP, UNBOUNDED
@@ -211,7 +211,7 @@ class Generation:
 
     def __init__(self, table: MachineTable, states: list[Hashable]) -> None:
         self._table, self._states, self.edge_letters = table, states, table.edge_letters
-        self._after = [table.states[FAILS], table.states[HOLDS]]
+        self._after = [table.states[ROW_FAILS], table.states[ROW_HOLDS]]
         self._number = {state: row for row, state in enumerate(self._after)}
         self._known: dict[int, int] = {}
 
@@ -601,10 +601,10 @@ def build_complete_product(compiled: CompiledConstraint, max_nodes: int, horizon
     return explore(compiled, max_nodes, horizon, ground_of(compiled.world, None))
 
 
-MOST_NODES = 200_000  # looked at for a better message
+MOST_NODES_EXPLAINED = 200_000  # looked at for a better message
 
 
-def shortest_valid(compiled: CompiledConstraint, max_nodes: int = MOST_NODES) -> float:
+def shortest_valid(compiled: CompiledConstraint, max_nodes: int = MOST_NODES_EXPLAINED) -> float:
     """The least number of actions of a valid trajectory, inf where there is none, nan where the search is too long."""
     ground, left = ground_of(compiled.world, ends_of(compiled.world)), UNREACHABLE - 1
     rows = first_rows(compiled, left, ground)

@@ -22,7 +22,7 @@ from xmen.product.graph import Nodes, Product, explore
 from xmen.product.messages import Messages, start_law, timeless_log_weights
 from xmen.worlds.walks import EdgeWeights, Floats
 
-FAILS, HOLDS = -2, -1  # successors that need no row: the answer is sure
+STEP_FAILS, STEP_HOLDS = -2, -1  # successors that need no row: the answer is sure
 MAX_ROWS = 4096  # of a joined machine; those of more rows are left to the product, which meets what the world can reach
 MAX_ENTRIES = 2**16  # rows times letters that are filled in before a machine counts as too large
 MOST_PROBABILITIES = 40_000_000  # edges times actions whose probabilities are kept: 320 MB
@@ -64,9 +64,9 @@ def carry(begin: int, last: bool, ranges: Any, graph: Any, probability: Any, tab
                     if moved == 0.0:
                         continue
                     after = step[row, edge_letter[edge[e]]]
-                    if after == FAILS:
+                    if after == STEP_FAILS:
                         broken += moved
-                    elif after == HOLDS:
+                    elif after == STEP_HOLDS:
                         kept += moved
                     else:
                         there[target[e], after] += moved
@@ -78,12 +78,12 @@ def carry(begin: int, last: bool, ranges: Any, graph: Any, probability: Any, tab
 class Machine:
     """A whole constraint as one machine over letters that all its leaves read.
 
-    Row 0 is the start, unless the answer is sure before the first position: then `start` is FAILS or HOLDS.
+    Row 0 is the start, unless the answer is sure before the first position: then `start` is STEP_FAILS or STEP_HOLDS.
     """
 
     start: int
     letters: NDArray[np.int32]  # (n_states, n_actions + 1): what is read there, the last column at the end
-    step: NDArray[np.int32]  # (rows, letters): a row, FAILS or HOLDS
+    step: NDArray[np.int32]  # (rows, letters): a row, STEP_FAILS or STEP_HOLDS
     accepts: NDArray[np.bool_]  # (rows, letters): whether a trajectory may end with this letter
     first: NDArray[np.int64]  # rows that can be met after t positions lie between first[t] and last[t]
     last: NDArray[np.int64]
@@ -113,7 +113,8 @@ def join(compiled: CompiledConstraint, longest: int, most: int = MAX_ENTRIES) ->
     alive, holding = compiled.settle(start)[0], program.holding[-1]
     if not alive or np.array_equal(start[0, 1:], holding):
         none = np.zeros((0, n_letters), dtype=np.int32)
-        return Machine(HOLDS if alive else FAILS, letters, none, none.astype(np.bool_), *np.zeros((2, 1), np.int64))
+        sure = STEP_HOLDS if alive else STEP_FAILS
+        return Machine(sure, letters, none, none.astype(np.bool_), *np.zeros((2, 1), np.int64))
     rows, begin, steps = Nodes(len(tables)), 0, [np.empty((0, n_letters), np.int32)]
     rows.add(np.ascontiguousarray(start[:, 1:]))
     for _ in range(longest):
@@ -130,16 +131,16 @@ def join(compiled: CompiledConstraint, longest: int, most: int = MAX_ENTRIES) ->
         except ProductTooLargeError:
             return None
         open_ = compiled.settle(after)
-        answers = np.where(open_, HOLDS, FAILS).astype(np.int32)
+        answers = np.where(open_, STEP_HOLDS, STEP_FAILS).astype(np.int32)
         open_ &= np.any(after[:, 1:] != holding, axis=1)
         answers[open_] = rows.add(np.ascontiguousarray(after[open_, 1:]))
-        steps.append(np.full((end - begin, n_letters), FAILS, dtype=np.int32))
+        steps.append(np.full((end - begin, n_letters), STEP_FAILS, dtype=np.int32))
         steps[-1][:, moving] = answers.reshape(-1, n_moving)
         begin = end
     if rows.n > MAX_ROWS:
         return None
     # Rows that are only met after the last action are ended in, and never left.
-    steps.append(np.full((rows.n - begin, n_letters), FAILS, dtype=np.int32))
+    steps.append(np.full((rows.n - begin, n_letters), STEP_FAILS, dtype=np.int32))
     step, accepts = np.concatenate(steps), np.zeros((rows.n, n_letters), dtype=np.bool_)
     ends = np.flatnonzero(seen[:, -1])
     shown, first = np.unique(letters[ends, -1], return_index=True)
@@ -186,7 +187,7 @@ class Chain:
         """How probability divides under the machine; None where there is no room for it."""
         product, world = self.product, self.product.world
         if machine.start < 0:
-            return Mass(1.0, 0.0) if machine.start == HOLDS else Mass(0.0, 1.0)
+            return Mass(1.0, 0.0) if machine.start == STEP_HOLDS else Mass(0.0, 1.0)
         n_rows = len(machine.step)
         if product.n_nodes * n_rows > MOST_PAIRS:
             return None

@@ -210,7 +210,7 @@ class Model(ABC):
 # ---- The model on one world: candidates by the chain, by a product of their own, or by draws
 
 CANDIDATE_NODES = 50_000  # of a product that is built for one candidate alone
-ROUNDING = 1e-12  # of a difference of two log Z
+GAIN_ROUNDING = 1e-12  # of a difference of two log Z
 
 
 class WorldModel(Model):
@@ -236,7 +236,7 @@ class WorldModel(Model):
         except ProductTooLargeError:
             self.shared.too_large.add(constraint)
             return None if mass is None else Kept(-math.inf, 1.0)
-        return Kept(0.0, 0.0) if log_kept >= -ROUNDING else Kept(log_kept, -math.expm1(log_kept))
+        return Kept(0.0, 0.0) if log_kept >= -GAIN_ROUNDING else Kept(log_kept, -math.expm1(log_kept))
 
     def implies(self, strong: Constraint, weak: Constraint) -> bool:
         return not self.rejecting and self.keeps(strong & ~weak) == Kept(-math.inf, 1.0)

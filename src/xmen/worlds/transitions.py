@@ -18,10 +18,10 @@ from xmen.worlds.trajectory import Trajectory
 
 SUM_TOLERANCE = 1e-9  # how far probabilities may be from summing to 1 before it counts as a mistake
 SINGLE_TOLERANCE = 1e-4  # what sums of float32 stay within
-LARGEST = 2**31 - 1  # states and actions are stored as 32-bit integers
+LARGEST_INDEX = 2**31 - 1  # states and actions are stored as 32-bit integers
 
 
-require_index = partial(require_whole, most=LARGEST, refusal=WorldError)  # name, value, least
+require_index = partial(require_whole, most=LARGEST_INDEX, refusal=WorldError)  # name, value, least
 
 
 def read_start(start: Any, n_states: int) -> NDArray[np.float64]:
@@ -318,9 +318,9 @@ class Transitions:
     def find_steps(self, trajectory: Trajectory) -> NDArray[np.int64]:
         """Index of each step of a trajectory into the transition columns, -1 where impossible; shape (L,)."""
         states, actions = trajectory.states, trajectory.actions
-        if max(states) > LARGEST or max(actions, default=0) > LARGEST:
-            states = tuple(min(state, LARGEST) for state in states)
-            actions = tuple(min(action, LARGEST) for action in actions)
+        if max(states) > LARGEST_INDEX or max(actions, default=0) > LARGEST_INDEX:
+            states = tuple(min(state, LARGEST_INDEX) for state in states)
+            actions = tuple(min(action, LARGEST_INDEX) for action in actions)
         return self.find_transitions(states[:-1], actions, states[1:])
 
     def action_between(self, state: int, successor: int, position: int) -> int:
