@@ -522,7 +522,7 @@ def usually(rule: Constraint, weight: float | None = None, share: float | None =
     rule
         Any constraint without a `usually` in it. Its name is the name of this, unless it gets one of its own.
     weight
-        In nats. Above 0 the rule is kept more often than chance would, below 0 less often.
+        In nats, what breaking the rule costs. Above 0 it is kept more often than chance would, below 0 less often.
     share
         In place of a weight: the probability with which the rule is kept, above 0 and below 1. The weight follows from
         it, anew for every reward. In a learner it takes the place of the demonstrations' share.
