@@ -49,12 +49,13 @@ def check(world, description, constraint, timed):
     truth = exact_distribution(world, description, np.zeros((world.n_states, world.n_actions))).log_weights
     if len(truth) > 300:
         return 0
-    encoding = Encoding(world, constraint, timed=timed)
-    models, bits, found, walks = trajectories_of(encoding, encoding.formula, most=len(truth) + 1)
-    assert len(found) == len(set(found)), "two models for one trajectory"
-    assert set(found) == set(truth)
-    if len(models):
-        np.testing.assert_array_equal(encoding.decoder.encode(walks), bits)
+    for log2_count in (0.0, np.inf):  # parities over places where these tell trajectories apart, and over numbers
+        encoding = Encoding(world, constraint, timed, log2_count)
+        models, bits, found, walks = trajectories_of(encoding, encoding.formula, most=len(truth) + 1)
+        assert len(found) == len(set(found)), "two models for one trajectory"
+        assert set(found) == set(truth)
+        if len(models):
+            np.testing.assert_array_equal(encoding.decoder.encode(walks), bits)
     return len(models)
 
 

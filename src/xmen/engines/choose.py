@@ -168,7 +168,8 @@ class Chooser:
         """The XOR engine for all starts together."""
         self._require_horizon("engine='xor'")
         self._require_weights("xor")
-        d = XorDistribution(HashedWorld(self.law, self.settings), self.relaxation, self.law, self.seed, self.settings)
+        hashed = HashedWorld(self.law, self.settings, self.relaxation.product)
+        d = XorDistribution(hashed, self.relaxation, self.law, self.seed, self.settings)
         d.reason = f"asked for; the oracle is {d.oracle}"
         return d
 

@@ -27,6 +27,7 @@ from xmen.oracles import ListedOracle, make_oracle
 from xmen.oracles.formula import Bits, Formula, Oracle
 from xmen.product.best import list_walks, score_range
 from xmen.product.graph import Product
+from xmen.product.layered import pass_messages
 from xmen.rewards import Floats, Reward
 from xmen.sampling import CellEstimate, CellPlan, Embedding, Info, Levels, PawsPlan, Space
 from xmen.sharing import lock_of, once
@@ -81,13 +82,19 @@ def rounded_depth(
 class HashedWorld:
     """The valid trajectories of a world behind an oracle, listed or in clauses; shared by all rewards."""
 
-    def __init__(self, law: Law, settings: EngineSettings) -> None:
+    def __init__(self, law: Law, settings: EngineSettings, relaxed: Product) -> None:
         self.world, self.settings = law.world, settings
         self.walks = _try_to_list(law.compiled, settings.oracle)
+        counting = EdgeWeights.counting(self.world)
+        log_count = pass_messages(relaxed, counting).log_partition if relaxed.feasible() else 0.0
+        log2_relaxed = max(float(log_count) / math.log(2.0), 0.0)
+        # log2 of a number that the valid trajectories do not exceed: their own, or that of a relaxation.
+        self.log2_count = log2_relaxed if self.walks is None else math.log2(max(len(self.walks), 1))
         # A listed support needs only the hash variables of trajectories, no machines. Weights per state need a place
         # per time once they are discounted.
         constraint = law.constraint if self.walks is None else None
-        self.encoding = Encoding(self.world, constraint, None if law.discount == 1.0 else True)
+        timed = None if law.discount == 1.0 else True
+        self.encoding = Encoding(self.world, constraint, timed, log2_relaxed)  # the same bits with every oracle
         self.decoder, formula = self.encoding.decoder, self.encoding.formula
         usual = conjunction(usual_rules(law.constraint))
         self.spelled = Spelled(self.decoder, CompiledConstraint(usual, law.world, known=law.compiled.tables))
@@ -139,23 +146,6 @@ class HashedWorld:
         most = min(64, math.ceil(self.log2_count))
         levels = Levels(high, 1, min(Levels.covering(high, low).n_levels, most))
         return self.embedding(weights, levels, rounding=0.2).residual()
-
-    @once
-    def log2_count(self) -> float:
-        """log2 of a number that the valid trajectories do not exceed: listed, or all of the world's."""
-        if self.walks is not None:
-            return math.log2(max(len(self.walks), 1))
-        world = self.world
-        here: Floats = (world.start > 0).astype(np.float64)
-        ended, log_scale = 0.0, 0.0  # both in units of exp(log_scale)
-        for _ in range(world.max_length):
-            ended += float(here[world.terminal].sum())
-            going = np.where(world.terminal, 0.0, here)
-            here = np.zeros(world.n_states)
-            np.add.at(here, world.target, going[world.source])
-            size = max(float(here.sum()), ended, 1.0)
-            here, ended, log_scale = here / size, ended / size, log_scale + math.log2(size)
-        return max(log_scale + math.log2(max(ended + float(here.sum()), 1e-300)), 0.0)
 
     def embedding(
         self, weights: EdgeWeights, levels: Levels, listed_scores: Floats | None = None, rounding: float = ADDER_ERROR

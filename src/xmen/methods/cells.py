@@ -18,7 +18,6 @@ from xmen.methods.rounds import DEFAULT_MAX_ITER, Batch, Plan, RoundsRun, Source
 from xmen.methods.runs import FitSettings, Likelihood, LossEstimate, Method, Task
 from xmen.options import require_number, require_whole
 from xmen.oracles.formula import Bits, Parities
-from xmen.product.layered import pass_messages
 from xmen.rewards.linear import Features, Floats
 from xmen.sampling import Info, Space, UnfinishedError, choose_parities, estimate, run_jobs, spawn
 from xmen.sampling.space import read_cell
@@ -72,9 +71,8 @@ class CellSource(Source):
 
     def first(self, wanted: float, rng: np.random.Generator) -> tuple[Plan, Info]:
         # The trajectories are not many fewer than those of the rules that were multiplied: a guess that saves probes.
-        counted = pass_messages(self.base.relaxation.product, EdgeWeights.counting(self.base.world)).log_partition
-        guess = min(self.hashed.log2_count, counted / LOG2)
-        m, info = choose_parities(self.plain, PROBED, rng, start=max(0, round(guess - math.log2(PROBED))))
+        guess = max(0, round(self.hashed.log2_count - math.log2(PROBED)))
+        m, info = choose_parities(self.plain, PROBED, rng, start=guess)
         log2_count = m + math.log2(PROBED)
         return self._sized(log2_count, log2_count, max(wanted, self.n_cells * DEFAULT_CELL_SIZE), 0.0), info
 

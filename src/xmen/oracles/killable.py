@@ -8,6 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from xmen.errors import OracleDiedError, OracleError
 from xmen.oracles.formula import Answer, Bits, Parities, Stopwatch
 from xmen.oracles.solver import SolverOracle, read_assumptions, read_parities
@@ -46,12 +48,12 @@ class KillableOracle:
         question: tuple[Any, ...] = ("solutions", self.oracle, parities)
         with self._child() as child:
             while True:
-                models, ended = self._ask(child, question, watch)
+                models, ended, error = self._ask(child, question, watch)
                 for bits in models:
-                    if isinstance(bits, Exception):
-                        raise bits
                     self.n_queries += 1
                     yield bits
+                if error is not None:
+                    raise error
                 if ended:
                     self.n_queries += 1
                     return
@@ -128,18 +130,19 @@ def serve() -> None:
             say(answer)
 
 
-def _batch(models: Iterator[Bits], most: int) -> tuple[list[Bits | Exception], bool]:
-    """At most so many further models, fewer where they take their time; and whether these are the last.
+def _batch(models: Iterator[Bits], most: int) -> tuple[Bits, bool, Exception | None]:
+    """At most so many further models, fewer where they take their time; whether they are the last; what failed then.
 
-    Several at a time, since a message takes as long as many an easy model; an error comes after the models before it.
+    Several at a time and in one array, since a message takes as long as many an easy model.
     """
-    found: list[Bits | Exception] = []
-    began = time.perf_counter()
+    found, ended, failure, began = list[Bits](), False, None, time.perf_counter()
     try:
         for bits in itertools.islice(models, most):
             found.append(bits)
             if time.perf_counter() - began > LONGEST_BATCH:
-                return found, False
+                break
+        else:
+            ended = len(found) < most
     except Exception as error:
-        return [*found, error], False
-    return found, len(found) < most
+        failure = error
+    return np.array(found, dtype=np.bool_), ended, failure
