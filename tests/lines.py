@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from types import FrameType
 
 import coverage
 import pytest
+from _pytest.config import parse_warning_filter
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / ".lines"
@@ -31,6 +33,9 @@ class Recorder:
         self.coverage = coverage.Coverage(data_file=str(file), source=[str(ROOT / "src" / "xmen")])
         self.coverage.set_option("run:disable_warnings", ["no-data-collected"])  # in the process that only distributes
         self.coverage.start()
+        for module in [name for name in sys.modules if name.partition(".")[0] == "xmen"]:
+            del sys.modules[module]  # pytest has loaded xmen.errors for its filters of warnings
+        parse_warning_filter.cache_clear()
         self.test = ""
         self.seconds: defaultdict[str, float] = defaultdict(float)
         signal.signal(signal.SIGVTALRM, self._too_long)
