@@ -290,7 +290,7 @@ class Learner(Estimator, ABC):
         return self
 
     def with_features(self, features: ArrayLike) -> Self:
-        """The same weights on other features, a scenario: a model of its own, and this one stays as it is.
+        """A model with these weights on other features, a scenario; this one stays as it is.
 
         Parameters
         ----------

@@ -93,7 +93,7 @@ class Legs:
 
 
 class _Leg(NamedTuple):
-    """The same leg of some records of a batch, counted from the last."""
+    """This leg for some records of a batch, counted from the last."""
 
     on: Ints  # which of them have it (k,)
     reached: Reached

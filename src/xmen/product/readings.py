@@ -188,7 +188,7 @@ LEAST = 1e-17  # the probability of a step, and all before it, that is next to n
 
 
 def determined(reading: Reading, product: Product, weights: EdgeWeights, completions: Floats | None = None) -> Reading:
-    """The same law with one walk for each trajectory, whatever the number of ways to read it.
+    """This law with one walk for each trajectory, whatever the number of ways to read it.
 
     With the log-weight of all completions of each node, without those that are next to impossible.
     """

@@ -250,7 +250,7 @@ class FeatureReward(NeuralReward):
         return features if features.ndim == 3 else np.repeat(features[:, None], self.n_actions, axis=1)
 
     def linear(self) -> LinearReward:
-        """The same reward without a network: a LinearReward over the learned features."""
+        """A LinearReward over the learned features: this reward without its network."""
         return LinearReward(self.features(), self.weights)
 
 
