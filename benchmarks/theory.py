@@ -255,6 +255,7 @@ def main() -> None:
     began = time.perf_counter()
     parts = {
         "constants": theory_numbers.constants,
+        "defaults": theory_numbers.defaults,
         "1. signs": lambda: signs(given.images),
         "2. bias of the gradient": lambda: bias_of_the_gradient(given.images),
         "3. the largest step": lambda: constants(given.images),

@@ -148,3 +148,17 @@ def proposals(n_seeds: int, n_iter: int = 40) -> None:
             f"  {proposal}: effective sample size {np.mean(sizes):.2f} of 16 draws (least {min(sizes):.2f}), "
             f"gap {np.mean(gaps):.4f} (worst {max(gaps):.4f})"
         )
+
+
+def defaults(n_iter: int = 100) -> None:
+    """Algorithm 1 as its defaults have it: one weight per state on the memory map, 100 demonstrations, 16 draws."""
+    demos = MEMORY.demonstrations(100, seed=0)
+    best = XMEN(GRID, MEMORY.rules, method="exact").fit(demos).score(demos)
+    for oracle, delta in (("listed", 1.03), ("listed", 1.1), ("listed", 1.5), ("cryptominisat", 1.1)):
+        settings = {"engine": xm.EngineSettings("exact", oracle=oracle), "max_iter": n_iter, "seed": 0}
+        model = XMEN(GRID, MEMORY.rules, method=Paper(delta=delta), **settings).fit(demos)
+        calls = np.mean([record.details["queries"] for record in model.history_])
+        gap, seconds = best - model.score(demos), model.history_[-1].seconds
+        print(
+            f"  {oracle}, delta {delta}: {gap:.3f} nats from the optimum, {calls:,.0f} calls per step, {seconds:.0f} s"
+        )
