@@ -220,7 +220,7 @@ def generate(name: str, model: Any, n: int, seed: int) -> list[xm.Trajectory]:
     """
     if not name.startswith("paper"):
         return list(model.sample(n, seed=seed))
-    asked: Any = {"engine": "xor", "oracle": model.oracle, "delta": 1.03, "failure": 0.05}  # of the paper's fit
+    asked: Any = {"engine": "xor", "oracle": model.oracle, "delta": 1.03, "failure": 0.05}
     d: Any = xm.distribution(model.world, model.constraint, model.reward_, **asked)
     n = n if name == "paper" else n // 10
     pool = d.sample_paws(n, seed=seed, thinned=True).trajectories
