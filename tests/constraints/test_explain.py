@@ -144,3 +144,15 @@ def test_what_can_never_hold_says_so():
     assert moving.accepts(WALK)
     assert not moving.accepts(Trajectory([0, 1, 2], [0, 2]))
     assert "4 of only 1" in str(exactly(4, visit(at(1))).explain(WALK))
+
+
+TWO = [(word, k, ("visit", A), ("visit", B)) for word in ("exactly", "at_least", "at_most") for k in range(4)]
+
+
+def test_what_can_hold_does_not_say_so():
+    """Of comparisons and numbers of rules, those that no trajectory keeps say so, and no others."""
+    words = [[*w, (s, None)] for n in range(4) for w in itertools.product(LETTERS, repeat=n) for s in range(4)]
+    for description in COMPARISONS + TWO:
+        if description[0] != "longest_run" and "!=" not in description:
+            can_hold = any(holds(description, word) for word in words)
+            assert bool(build(description).impossible()) != can_hold, description

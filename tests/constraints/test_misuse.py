@@ -100,6 +100,12 @@ MISTAKES = [
     (lambda: xm.response(EVENT, 3), "takes an event"),
     (lambda: xm.at_least(-1, RULE), "0 or more"),
     (lambda: xm.at_most(1, 3), "takes constraints"),
+    (lambda: xm.usually(RULE, share=1.0), "above 0 and below 1; got 1.0"),
+    (lambda: xm.usually(RULE, share=0), "above 0 and below 1; got 0"),
+    (lambda: xm.usually(RULE, share="often"), "above 0 and below 1; got 'often'"),
+    (lambda: xm.usually(RULE, weight=float("inf")), "finite number of nats; got inf"),
+    (lambda: xm.usually(RULE, weight="much"), "finite number of nats; got 'much'"),
+    (lambda: xm.usually(RULE, weight=1.0, share=0.5), "give one of them"),
     (lambda: RULE.named(3), "non-empty"),
 ]
 

@@ -72,6 +72,13 @@ def test_samples_have_their_probabilities():
     assert follows(d.sample(20_000), {tau: math.exp(d.log_prob(tau)) for tau in d.best(12)})
 
 
+def test_an_action_that_is_next_to_never_taken_leaves_the_entropy_a_number():
+    """Round again with probability p, which is geometric; the other way out weighs less than the least double."""
+    network, p = xm.Network(2, 3, [(0, 0, 0, 1.0), (0, 1, 1, 1.0), (0, 2, 1, 1.0)]), 0.3
+    d = xm.distribution(network.task(0, 1), None, np.array([[math.log(p), math.log(1 - p), -2000.0], [0.0] * 3]))
+    assert d.entropy() == pytest.approx(-(p * math.log(p) + (1 - p) * math.log(1 - p)) / (1 - p), abs=1e-12)
+
+
 def test_start_at_the_goal_is_a_trajectory_of_length_0():
     network = random_network(np.random.default_rng(7))
     d = xm.distribution(network.task(2, 2), None, np.zeros((6, 3)))

@@ -192,6 +192,14 @@ TURN = xm.MDP(2, 1, [(0, 0, 1, 1.0), (1, 0, 0, 1.0)], start=0, horizon=6)
 LOOPS = [(0, 0, 1, 1.0), (0, 1, 0, 1.0), (1, 0, 2, 1.0), (1, 1, 0, 1.0)]
 
 
+@pytest.mark.parametrize("reward", [-8.0, 8.0])
+def test_a_drift_that_all_messages_share_is_undone_by_a_number(reward):
+    """Potentials, one number for each node of the product, are for messages that drift apart."""
+    d = xm.distribution(xm.MDP(2, 1, TURN.transitions, start=0, horizon=200), None, np.full((2, 1), reward))
+    assert d.log_partition() == pytest.approx(200 * reward, rel=1e-12)
+    assert len(d._messages._potentials) == 1
+
+
 @pytest.mark.parametrize("sign", [-1, 1])
 @pytest.mark.parametrize("end", ["goal", "fixed", "turn"])
 def test_steps_at_the_ends_of_a_number_type(place, end, sign):

@@ -159,8 +159,9 @@ def test_a_local_memory_forbids_what_its_definition_says():
         for middle in range(9):
             far = np.minimum(far, far[:, [middle]] + far[[middle]])
         taus = xm.distribution(world, None, engine="exact").sample(150, seed=0)
-        told_apart = Counter()
-        for rule in next(iter(xm.no_revisit(event).relaxations(world))):
+        told_apart, rules = Counter(), list(next(iter(xm.no_revisit(event).relaxations(world))))
+        assert [rule.loop for rule in rules] == sorted({*range(2, 9)} & set((far + far.T).ravel().tolist()))
+        for rule in rules:
             for tau in taus:
                 s, a = np.array(tau.states), np.array([*tau.actions, -1])
                 on = event.holds(s, a)

@@ -130,9 +130,10 @@ def test_a_pair_without_a_valid_trip_is_named():
 
 def test_what_lies_behind_a_goal_is_zero_in_every_level_of_a_counter():
     """From a dead end one gets on only through the goal: exactly 0, which rounding of differences must not hide."""
-    rows = [(0, 0, 1), (1, 0, 2), (2, 0, 0), (1, 1, 3), (3, 0, 1), (0, 1, 0), (2, 1, 2)]  # 3 leads back to 1 alone
-    network = xm.Network(4, 2, [(*row, 1.0) for row in rows])
-    reward = np.full(len(network.source), -1.3)
+    rows = [(0, 0, 1), (1, 0, 2), (2, 0, 0), (1, 2, 3), (0, 1, 0), (2, 1, 2)]
+    rows += [(3, 0, 1), (3, 2, 4), (4, 0, 1), (4, 2, 3)]  # 3 and 4 lead back to 1 alone
+    network = xm.Network(5, 3, [(*row, 1.0) for row in rows])
+    reward = np.linspace(-1.7, -1.3, len(network.source))  # not alike, so that differences are rounded
     engine = TripEngine(network, xm.count(xm.doing(1)) >= 3, [0, 0, 2], [1, 2, 3], np.ones(3), 10**4)
     shared = engine.value(reward)
     assert engine.shared.solve(np.log(network.probability) + reward, engine.weight).left == []

@@ -11,6 +11,7 @@ from scipy.sparse import csr_matrix
 
 import xmen as xm
 from xmen.engines.trips import TripEngine
+from xmen.product.many_goals import residual
 
 DIGITS = 60
 CLOSE = 1e-8
@@ -170,6 +171,30 @@ def test_trips_round_a_ring_of_weight_1_use_each_link_once(away):
     np.testing.assert_allclose(value.visits, np.full(n, 6.0), atol=1e-9)
     uses = engine.each(reward, csr_matrix(np.eye(n)))[engine.pair_of]
     np.testing.assert_allclose(uses, [[e in edges for e in range(n)] for edges in taken], atol=1e-9)
+
+
+@pytest.mark.parametrize(("z", "share"), [(0.75, 0.0), (1.0, 0.25), (0.5, 0.5), (0.0, 7.5), (math.nan, math.inf)])
+def test_a_wrong_solution_misses_its_equations_by_a_share_of_itself(z, share):
+    """From node 0 half goes to the goal and a quarter to node 2, which all leads there: z is 3/4; 0 counts as 1/10."""
+    indptr, target, weight = np.array([0, 2, 2, 3]), np.array([1, 2, 1]), np.array([0.5, 0.25, 1.0])
+    missed = residual(indptr, target, weight, np.array([[z], [1.0], [1.0]]), np.array([-1, 0, -1]), 0.1)
+    assert missed.tolist() == pytest.approx([share])
+
+
+@pytest.mark.parametrize("at_goal", [-1.0, 1.0])
+def test_trips_that_go_round_ever_longer_are_exact_or_refused(at_goal):
+    """Up to 1e15 times, which loses as many digits: Z = 1 / (1 - exp(-away)), whatever the loop at the goal weighs."""
+    network = xm.Network(2, 2, [(0, 0, 0, 1.0), (0, 1, 1, 1.0), (1, 0, 1, 1.0)])
+    engine, refused = TripEngine(network, None, [0], [1], [1.0], max_nodes=100), set()
+    for digits in range(1, 16):
+        away = 10.0**-digits
+        try:
+            value = engine.value(np.array([-away, 0.0, at_goal]))
+        except xm.DivergenceError:
+            refused.add(digits)
+        else:
+            assert value.log_z.item() == pytest.approx(-math.log(-math.expm1(-away)), abs=CLOSE)
+    assert refused <= set(range(5, 16))
 
 
 def test_agrees_with_own_systems_up_to_where_the_shared_one_is_singular():

@@ -50,6 +50,13 @@ def test_the_largest_mean_is_where_a_quarter_of_the_cells_may_look_small(pivot: 
     assert sharp < published
 
 
+@pytest.mark.parametrize("pivot", [8, 32, 500])
+def test_success_is_that_of_the_smallest_mean_of_which_a_quarter_of_the_cells_may_look_large(pivot: int) -> None:
+    plan = PawsPlan(1, pivot, 3, 0.0, 0.1, 20)
+    smallest = plan.success / plan.uniformity * (pivot - 1) * 2.0**4
+    assert cantelli(smallest, pivot - smallest) == pytest.approx(0.25)
+
+
 @pytest.mark.parametrize("pivot", [4, 16, 64, 256])
 @pytest.mark.parametrize("extra", [1, 2, 3, 5])
 def test_the_sharp_bound_is_never_worse(pivot: int, extra: int) -> None:
