@@ -43,6 +43,7 @@ def test_a_carried_bound_is_above_the_copies_counted(seed):
         size, plan, log_unit = copies(proposal, place[:-1], place[-1])
         k = max(0, math.ceil(math.log2(size / largest_mean(plan.pivot, plan.faithful))))
         log_mass = certify(plan, log_unit, k)
+        assert k == 0 or log_mass < math.log(2.0 * size) + log_unit + 1e-9  # as one level less would not have passed
         exact = proposal.listed_features @ place[:-1] + place[-1] * proposal.log_dynamics(base.hashed.walks)
         assert np.logaddexp.reduce(exact) <= log_mass + 1e-9
         drift = proposal.range_of(features.table(moved[:-1]), moved[-1])[1]

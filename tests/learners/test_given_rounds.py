@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
+from scipy.sparse import csr_matrix
 
 import xmen as xm
 from reference import exact_distribution
 from xmen.methods.cells import Cells
 from xmen.methods.demonstrations import gather
-from xmen.methods.loss import DrawnLoss, Spread
+from xmen.methods.loss import DrawnLoss, Draws, Spread
 from xmen.methods.runs import FitSettings, Task
-from xmen.rewards.linear import read_features
+from xmen.rewards.linear import DenseFeatures, read_features
 
 RULE, SPELLED = xm.visit(xm.at(6)) | xm.visit(xm.at(8)), ("or", ("visit", ("at", (6,))), ("visit", ("at", (8,))))
 
@@ -104,6 +107,23 @@ def test_noise_of_parts_is_that_of_independent_cells():
     seen, expected = np.std(gradients, axis=0), np.mean(said, axis=0)
     np.testing.assert_allclose(seen, expected, rtol=0.4)
     assert np.all(np.abs(np.mean(gradients, axis=0) - exact) < 4 * seen / np.sqrt(60) + 0.15 * expected)
+
+
+def test_parts_are_seen_as_their_weighted_sum_is():
+    """Of means over 40 and 10 draws, weighted by 3/4 and 1/4, the variance is that of 1 / (9/640 + 1/160) draws."""
+    nothing, part, features = np.zeros(50), np.repeat([0, 1], [40, 10]), DenseFeatures(np.ones((5, 2, 3)))
+    draws = Draws.of_parts(csr_matrix((50, 10)), nothing, nothing, nothing == 0.0, part, np.zeros(2))
+
+    def seen(**changed):
+        loss = DrawnLoss(replace(draws, **changed), features, np.zeros(3), 0.0, np.array([0.75, 0.25]))
+        return loss.seen(np.zeros(3))
+
+    assert seen() == pytest.approx(1.0 / (9 / 640 + 1 / 160))
+    assert seen(known=part == 1) == 0.0  # of the second part nothing was drawn that was not known
+    assert seen(noise=np.array([1.0, 0.0])) == pytest.approx(640 / 9)  # and now all of it was read
+    assert seen(noise=np.zeros(2)) == np.inf
+    alone = DrawnLoss(draws.keeping(np.array([True, False])), features, np.zeros(3), 0.0)
+    assert alone.seen(np.zeros(3)) == pytest.approx(40.0)
 
 
 def test_relative_entropy_meets_the_listed_optimum():

@@ -118,6 +118,15 @@ def test_frozen_parameters_stay_and_the_callback_ends_training() -> None:
     assert all(torch.equal(frozen[name], value.cpu()) for name, value in module[0].state_dict().items())
 
 
+def test_training_takes_its_steps_and_no_more() -> None:
+    """A callback would end it after five."""
+    grid, rule = task()
+    demos = xm.distribution(grid, rule, None).sample(10, seed=0)
+    reward = NeuralReward(network(3).double(), inputs(grid))
+    history = fit_neural(grid, rule, reward, demos, n_steps=3, callback=lambda record: record.iteration == 5)
+    assert len(history) == 3
+
+
 def shift(dx: int, dy: int, n_channels: int, n_outputs: int = 1) -> nn.Module:
     """A convolution whose output at (x, y) is channel 0 at (x + dx, y + dy)."""
     layer = nn.Conv2d(n_channels, n_outputs, 3, padding="same", bias=False)

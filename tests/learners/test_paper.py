@@ -17,6 +17,7 @@ from xmen.learners.xmen import XMEN
 from xmen.methods.demonstrations import gather
 from xmen.methods.paper import (
     STEP,
+    PaperLikelihood,
     PaperRun,
     Proposal,
     compute_bounds,
@@ -357,6 +358,20 @@ def test_draws_follow_the_proposal(beta):
     assert np.all(np.abs(pool.features.mean(axis=0) - q @ rows) < 5 * spread + 0.05 * (q @ np.abs(rows)))
     log_w = pool.features @ theta + pool.log_dynamics - (pool.features @ (theta + shift) + beta * pool.log_dynamics)
     np.testing.assert_allclose(pool.log_weights, log_w, atol=1e-9)
+
+
+def test_the_error_of_visits_is_that_of_a_share():
+    """For a network, by 16 draws of a choice of two: a share p has the variance p (1 - p) / 16, and so has 1 - p."""
+    world = xm.MDP(3, 2, [(0, 0, 1, 1.0), (0, 1, 2, 1.0)], start=0, terminal=[1, 2])
+    demos = gather(world, None, [xm.Trajectory([0, 1], [0])])
+    base = xm.distribution(world, None, None, engine="xor", oracle="listed")
+    likelihood = PaperLikelihood(base, demos, xm.Paper(), 1)
+    likelihood.begin(np.random.default_rng(0), 0)
+    found = likelihood(np.zeros((3, 2)))
+    p = 1.0 + found.difference[0, 0]  # the demonstration chose the first
+    assert 0.0 < p < 1.0
+    assert found.difference[0, 1] == pytest.approx(1.0 - p)
+    assert found.visits_std == pytest.approx(np.sqrt(2.0 * p * (1.0 - p) / 16))
 
 
 @pytest.mark.slow

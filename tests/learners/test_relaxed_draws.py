@@ -107,6 +107,18 @@ def test_log_partitions_match_pair_by_pair():
     assert np.mean(np.square(scores)) == pytest.approx(1.0, abs=5 * np.sqrt(2 / len(scores)) + 0.1)
 
 
+def test_what_a_round_says_of_its_draws():
+    """The number of valid ones, and shares of these that are the exact ones within 4 deviations of 2,000 draws."""
+    exact, reject, features, rng = trips_of(4)
+    source = source_of(reject, features, 2000)
+    batch = source.read({"draws": 0.0}, HERE, rng)
+    rows = features.rows(exact.network.source, exact.network.action)
+    truth = np.exp(exact.value(rows @ HERE).log_z - source.relaxation(HERE, np.zeros(exact.n_pairs))[0])
+    assert batch.info.n_points == np.count_nonzero(batch.draws.valid)
+    assert batch.details["acceptance"] == pytest.approx(exact.weight @ truth, abs=4 * 0.5 / np.sqrt(2000))
+    assert batch.details["least_acceptance"] == pytest.approx(truth.min(), abs=4 * 0.5 / np.sqrt(2000))
+
+
 def noise_of(draws, source, theta):
     return Spread(DrawnLoss(draws, source.features, np.zeros(3), 0.0, source.parts, source.relaxation), theta).noise
 
@@ -196,6 +208,18 @@ def test_many_batches_at_once_are_what_they_are_one_by_one(sparse, monkeypatch):
     alone = Spread(loss, NEAR)
     np.testing.assert_allclose(alone.hessian, hessian.diagonal(), atol=1e-10)
     np.testing.assert_allclose(alone.noise, noise.diagonal(), atol=1e-12)
+
+
+def test_where_every_draw_is_valid_nothing_is_left_to_chance():
+    """All rules fit: at the weights of the draws each has the weight Z / n, and the sum of n is Z."""
+    grid, rule, array, _ = grid_task(4)
+    features, theta = DenseFeatures(array), np.array([0.3, -0.2, 0.1, 0.4])
+    source = RejectSource(xm.distribution(grid, rule, None, engine="reject"), features)
+    batch = source.read({"draws": 100.0}, theta, np.random.default_rng(0))
+    assert batch.details["acceptance"] == 1.0
+    assert batch.info.n_points == len(batch.draws) >= 100
+    loss = DrawnLoss(batch.draws.valid_alone(), features, np.zeros(4), 0.0)
+    assert loss(theta).loss == pytest.approx(xm.distribution(grid, rule, array @ theta).log_partition(), abs=1e-9)
 
 
 def test_a_world_keeps_all_draws_where_most_are_valid_and_only_these_where_few_are():

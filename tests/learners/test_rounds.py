@@ -18,11 +18,11 @@ from xmen.methods.cells import CellSource
 from xmen.methods.demonstrations import gather
 from xmen.methods.loss import DrawnLoss, Draws, Spread
 from xmen.methods.reject import RejectSource
-from xmen.methods.rounds import JUDGES, Metric, RoundsRun, judge, judges_needed, largest_decrement
+from xmen.methods.rounds import JUDGES, Metric, RoundsRun, judge, judges_needed, largest_decrement, trace
 from xmen.methods.runs import FitSettings, Task, drive
 from xmen.oracles import ListedOracle
 from xmen.progress import Monitor
-from xmen.rewards.linear import DenseFeatures
+from xmen.rewards.linear import DenseFeatures, StateFeatures
 from xmen.worlds.walks import EdgeWeights
 
 HASHED = {"method": xm.Cells(n_cells=8, cell_size=48.0), "oracle": "listed", "engine": "exact"}
@@ -83,6 +83,21 @@ def test_noise_is_what_it_is_said_to_be(tilt):
         ratios.append((value.gradient - exact.gradient) / np.sqrt(seen.noise.diagonal()))
         losses.append((value.loss - exact.loss) / seen.log_partition_std)
     assert_noise(ratios, losses)
+
+
+@pytest.mark.parametrize("curvature", [1.0, 1e-12])
+@pytest.mark.parametrize("shape", [np.asarray, np.diag], ids=["diagonal", "matrix"])
+def test_distances_are_in_units_of_the_curvature(shape, curvature):
+    """Of three features that stand alone, each with its unit, the last without curvature: g^2 / h, V / h, sqrt(V) / h.
+
+    However small all curvature is: what is flat is so beside the others.
+    """
+    h, gradient, noise = curvature * np.array([2.0, 0.5, 0.0]), np.array([1.0, -3.0, 0.0]), np.array([4.0, 9.0, 0.0])
+    metric = Metric(shape(h), np.array([1.0, 2.0, 3.0]))
+    distance = metric.vector(np.stack([gradient, 2.0 * gradient]))
+    np.testing.assert_allclose(np.square(distance).sum(axis=1) * curvature, [18.5, 74.0])
+    assert trace(metric.matrix(shape(noise))) * curvature == pytest.approx(4.0 / 2.0 + 9.0 / 0.5)
+    np.testing.assert_allclose(metric.weights_std(shape(noise)) * curvature, [1.0, 6.0, 0.0])
 
 
 def test_the_bound_is_exact_where_noise_is_one_number():
@@ -190,6 +205,39 @@ def test_draws_that_may_miss_something_end_no_fit():
             outcome = drive(run, Monitor(None), None)
             assert outcome.converged == ends
             assert np.isfinite(outcome.learned["distance_bound_"]) == ends
+
+
+def test_the_weight_of_which_one_solution_may_not_have_much_is_all_of_it():
+    """In one cell of everything it is Z, demonstrations included, each once."""
+    told = []
+
+    class Told(CellSource):
+        def _largest_share(self, plan, weights, log_z):
+            told.append(log_z)
+            return super()._largest_share(plan, weights, log_z)
+
+    grid, rule, features, demos = grid_task(4)
+    base = xm.distribution(grid, rule, None, engine="xor", oracle="listed")
+    source, theta = Told(base, gather(grid, rule, demos[:5]), DenseFeatures(features), 4, None), np.ones(4)
+    source.read({"tilt": 0.0, "cells": 1, "parities": 0}, theta, np.random.default_rng(0))
+    assert told == pytest.approx([xm.distribution(grid, rule, features @ theta).log_partition()])
+
+
+def test_a_loose_tol_leaves_more_draws_than_weights():
+    """144 weights, one per state, and a tol of 10 nats, for which a dozen draws would do."""
+    asked = []
+
+    class Told(RejectSource):
+        def first(self, wanted, rng):
+            asked.append(wanted)
+            return super().first(wanted, rng)
+
+    grid, rule, _, demos = grid_task(12)
+    task = Task(gather(grid, rule, demos), StateFeatures(grid), rule)
+    source = Told(xm.distribution(grid, rule, None, engine="reject"), task.features)
+    run = RoundsRun(task, FitSettings(seed=0, tol=10.0, max_iter=1), source, lambda: None)
+    run.step(run.start())
+    assert asked[0] >= 2 * grid.n_states
 
 
 def test_a_fit_that_was_stopped_bounds_nothing():

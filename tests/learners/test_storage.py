@@ -15,6 +15,8 @@ from strategies import cases
 from xmen.errors import StorageError
 from xmen.learners.xmen import XMEN
 from xmen.registry import load
+from xmen.storage.codec import sealed_arrays
+from xmen.storage.models import read_checkpoint
 
 
 @pytest.fixture
@@ -177,3 +179,14 @@ def test_checkpoints_of_other_runs_are_refused(tmp_path):
     assert file.read_bytes() == b"not a checkpoint"
     with pytest.raises(StorageError, match="not exist"):
         XMEN(grid, rule, features, checkpoint=tmp_path / "no" / "c").fit(demos)
+
+
+def test_a_checkpoint_whose_parts_do_not_fit_each_other_is_refused(tmp_path):
+    """Of one of the moves that L-BFGS remembers it is lost what that did to the gradient."""
+    grid, rule, features, demos = grid_task(4)
+    settings = {"features": features, "checkpoint": tmp_path / "c"}
+    XMEN(grid, rule, **settings, callback=lambda record: record.iteration == 3).fit(demos)
+    document, arrays = read_checkpoint(tmp_path / "c")
+    (tmp_path / "c").write_bytes(sealed_arrays({**arrays, "changes": arrays["changes"][:-1]}, document))
+    with pytest.raises(StorageError, match=r"damaged, or from another version .* without resume"):
+        XMEN(grid, rule, **settings, resume=True).fit(demos)

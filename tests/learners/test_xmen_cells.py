@@ -101,6 +101,18 @@ def test_auto_uses_rejection_where_the_product_does_not_fit_and_cells_where_too_
     assert all(rule.accepts(tau) for tau in model.sample(20))
 
 
+def test_auto_uses_cells_where_rejection_is_hopeless(monkeypatch):
+    """31 of 2^30 ways are valid; it need not take all the draws after which that is given up."""
+    monkeypatch.setattr("xmen.engines.reject.PATIENCE", 2000)
+    chain = xm.MDP(31, 2, [(s, a, s + 1, 1.0) for s in range(30) for a in (0, 1)], start=0, terminal=[30])
+    rule, features = xm.count(xm.doing(0)) <= 1, np.zeros((31, 2, 1))
+    features[:15, 0] = 1.0
+    demos = [xm.Trajectory(range(31), [int(t != turn) for t in range(30)]) for turn in (3, 11, 17, 30)]
+    model = XMEN(chain, rule, features, max_nodes=40, seed=0).fit(demos)
+    assert model.method_ == "cells"
+    assert model.weights_[0] == pytest.approx(np.log(16 / 15), abs=1e-3)  # half of the demonstrations have a 1
+
+
 def test_auto_leaves_rules_that_are_usually_kept_to_cells():
     grid, rule, features, demos = grid_task(5)
     usual = xm.usually(xm.visit(grid.at((2, 2))).named("the middle"))

@@ -15,8 +15,9 @@ from learners.tasks import grid_task, small_task
 from strategies import cases
 from xmen.errors import ConvergenceWarning, IdentifiabilityWarning, LearningWarning, StartsWarning, UnboundedWarning
 from xmen.learners.xmen import XMEN
-from xmen.methods.identify import unidentified
-from xmen.rewards.linear import DenseFeatures
+from xmen.methods.demonstrations import gather
+from xmen.methods.identify import unbounded, unidentified
+from xmen.rewards.linear import DenseFeatures, StateFeatures
 
 GRID = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), moves=("up", "right"))
 MIDDLE = GRID.at((1, 1))
@@ -130,6 +131,15 @@ def test_infinite_optima_are_announced():
     never_seen = set(range(grid.n_states)) - {s for tau in demos for s in tau.states}
     assert min(model.weights_[list(never_seen)]) < -5
     XMEN(grid, rule, l2=0.1).fit(demos)
+
+
+def test_what_nobody_visited_needs_no_search():
+    """One way along two edges of 64 states has the most of its own and the least of all others, but for the ends."""
+    grid = xm.GridWorld(8, 8, start=(0, 0), goal=(7, 7), moves=("up", "right"))
+    right, up = grid.moves.index("right"), grid.moves.index("up")
+    ways = [grid.state((x, 0)) for x in range(8)] + [grid.state((7, y)) for y in range(1, 8)]
+    demos = gather(grid, None, [xm.Trajectory(ways, [right] * 7 + [up] * 7)])
+    assert unbounded(xm.distribution(grid), StateFeatures(grid), demos) == list(range(1, 63))
 
 
 def test_separable_demonstrations_approach_their_limit():

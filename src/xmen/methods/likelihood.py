@@ -155,10 +155,11 @@ class Lbfgs:
             state = state.forgetting()
             direction = -state.gradient / self.metric**2
         slope, reach = float(state.gradient @ direction), self.reach(direction)
-        if slope == 0.0 or reach == 0.0 or abs(slope) <= LOSS_ROUNDING**1.5:
+        if abs(slope) <= LOSS_ROUNDING**1.5:
             return replace(state, finished=True)
-        first = 1.0 if len(state.steps) else 1.0 / reach  # the length of the first step is a guess
-        found = self._search(state, direction, slope, min(first, MOST_CHANGE / reach), reach)
+        longest = MOST_CHANGE / reach if reach > 0.0 else np.inf  # a penalty alone may change
+        first = 1.0 if len(state.steps) or reach == 0.0 else 1.0 / reach  # the length of the first step is a guess
+        found = self._search(state, direction, slope, min(first, longest), longest)
         if found is None:
             return replace(state, finished=True)
         weights, value = found
@@ -186,10 +187,10 @@ class Lbfgs:
         return out
 
     def _search(
-        self, state: LbfgsState, direction: Floats, slope: float, length: float, reach: float
+        self, state: LbfgsState, direction: Floats, slope: float, length: float, longest: float
     ) -> tuple[Floats, Value] | None:
         """A step length that satisfies the Wolfe conditions; along a line, the slopes of a convex loss increase."""
-        longest, blur = MOST_CHANGE / reach, LOSS_ROUNDING * (1.0 + abs(state.loss))
+        blur = LOSS_ROUNDING * (1.0 + abs(state.loss))
         low, low_slope, high, high_slope = 0.0, slope, np.inf, np.nan
         best = None
         for _ in range(40):

@@ -589,7 +589,8 @@ class PaperLikelihood(Likelihood):
         shares = self.method.shares(pool.log_weights, weighted=not proposal.constant_dynamics)
         rows = pool.walks.visit_rows(self.base.discount)
         visits = np.asarray(shares @ rows)
-        variances = np.asarray((shares**2) @ rows.power(2)) - (shares**2).sum() * visits**2
+        squares = shares**2
+        variances = squares @ rows.power(2) - 2.0 * visits * (squares @ rows) + squares.sum() * visits**2
         m1 = self.method.n_demonstrations
         if m1 is None:
             demonstrated = demos.visits(self.base.discount)
