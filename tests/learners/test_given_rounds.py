@@ -152,3 +152,12 @@ def test_constraint_inference_counts_given_the_start():
     before, after = (xm.distribution(seen, held, None, given="start").log_partition() for held in (None, first))
     assert model.kl_[0] - model.kl_[1] == pytest.approx(before - after)
     assert model.distribution().given == "start"
+
+
+def test_demonstrations_from_one_start_weigh_one_together():
+    world = grid()
+    demos = gather(world, None, demos_of(world, features_of(world)))
+    for start in np.unique(demos.walks.starts):
+        part = demos.starting_in(int(start))
+        assert part.weights.sum() == pytest.approx(1.0)
+        assert (part.walks.starts == start).all()
