@@ -14,6 +14,7 @@ from reference import exact_distribution
 from strategies import cases
 from xmen.machines.tables import release
 from xmen.product.best import list_walks
+from xmen.product.messages import _relax
 
 
 @pytest.mark.parametrize("block", range(6))
@@ -100,3 +101,12 @@ def test_a_search_without_end_is_given_up(monkeypatch):
     d = xm.distribution(network.task(0, 15), xm.no_revisit(), reward, engine="reject", max_nodes=1)
     with pytest.raises(xm.EngineError, match=r"150 .* 100 steps"):
         d.best(150)
+
+
+def test_values_rise_until_nothing_does():
+    """1 leads to 0, and 0 to the end 2: where 1 comes first, 0 alone rises in the first sweep, and 1 in the second."""
+    indptr, target, weights = np.array([0, 1, 2, 2]), np.array([2, 0]), np.array([-1.0, -2.0])
+    value, choice = np.array([-np.inf, -np.inf, 0.0]), np.full(3, -1)
+    assert _relax(np.array([1, 0, 2]), indptr, target, weights, value, choice, 1e-12) == -1
+    np.testing.assert_allclose(value, [-1.0, -3.0, 0.0])
+    assert choice.tolist() == [0, 1, -1]
