@@ -363,7 +363,7 @@ def require_tree(builder: ClauseBuilder, walk: WalkLiterals, node: Constraint, h
 
 # ---- From hash bits to trajectories and back: what the variables that carry the parities stand for
 
-FEW = 0.48  # of the bits that number trajectories: where log2 of their number is below, visited places carry parities
+PLACES_BELOW = 0.48  # of the bits that number trajectories: where log2 of all is less, visited places carry parities
 
 
 class WalkDecoder(Protocol):
@@ -395,7 +395,7 @@ def decoder_of(builder: ClauseBuilder, walk: WalkLiterals, log2_count: float) ->
     np.maximum.at(most, places.station, leaving)
     joins = places.source * len(places.state) + places.target
     apart = not places.timed and len(np.unique(joins)) == len(joins)
-    few = log2_count < FEW * np.ceil(np.log2(most)).sum()
+    few = log2_count < PLACES_BELOW * np.ceil(np.log2(most)).sum()
     return PlaceDecoder(walk, joins) if apart and few else NumberDecoder(builder, walk)
 
 
